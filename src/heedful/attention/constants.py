@@ -1,0 +1,118 @@
+"""What a unit of cost takes on a device: shipped defaults, or what `heedful calibrate` measured on this machine.
+
+The time of a pass is modelled as   base + launches·a + flops·b + bytes·c   with (base, a, b, c) for each strategy and
+direction, because one strategy's multiply-adds (a large matrix product) are not another's (a gather along edges).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from .cost import Cost
+
+TERMS = ("base", "launch", "flop", "byte")
+_SHIPPED = Path(__file__).with_name("constants.json")
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Seconds a unit, by strategy, then "forward" or "backward", in the order of TERMS."""
+
+    device: str
+    calibrated: bool
+    seconds: dict[str, dict[str, tuple[float, float, float, float]]]
+    memory: float  # bytes a call may hold before the planner looks for another way
+
+    def time(self, strategy: str, direction: str, cost: Cost, item: int) -> float:
+        base, launch, flop, byte = self.seconds[strategy][direction]
+        width = 2.0 if item == 8 else 1.0  # float64 halves the arithmetic rate
+        return base + cost.launches * launch + cost.flops * width * flop + cost.bytes * byte
+
+
+def device_name(device: str) -> str:
+    """What calibrations are filed under: the chip and, on a CPU, how many threads torch uses."""
+    if device == "cuda" and torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{platform.machine()} {_cpu_model()}, {torch.get_num_threads()} threads"
+
+
+@cache
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "CPU"
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "CPU")
+
+
+def calibration_file() -> Path:
+    from platformdirs import user_cache_path
+
+    return user_cache_path("heedful") / "calibration.json"
+
+
+def constants(device: str) -> Constants:
+    """The constants for a device type, calibrated ones first."""
+    return _constants(device, torch.get_num_threads())
+
+
+@cache
+def _constants(device: str, threads: int) -> Constants:
+    shipped = json.loads(_SHIPPED.read_text())
+    own = _load_calibrations().get(device_name(device))
+    table = own or shipped.get(device) or shipped["cpu"]
+    seconds = {
+        strategy: {direction: tuple(terms) for direction, terms in directions.items()}
+        for strategy, directions in {**shipped["cpu"], **table}.items()
+    }
+    return Constants(device_name(device), own is not None, seconds, _memory(device))
+
+
+def _memory(device: str) -> float:
+    if device == "cuda" and torch.cuda.is_available():
+        return 0.5 * torch.cuda.mem_get_info()[1]
+    try:
+        return 0.5 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return 4 * 2.0**30
+
+
+def _load_calibrations() -> dict:
+    """Everything measured on this machine. A file that cannot be read is as good as none: defaults still plan."""
+    try:
+        found = json.loads(calibration_file().read_text())
+        return {device: entry["seconds"] for device, entry in found.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def save_calibration(device: str, entry: dict) -> Path:
+    """Keep a calibration, whole or not at all."""
+    path = calibration_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        everything = json.loads(path.read_text())
+    except (OSError, ValueError):
+        everything = {}
+    everything[device_name(device)] = entry
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as handle:
+        json.dump(everything, handle, indent=1)
+    os.replace(handle.name, path)
+    forget()
+    return path
+
+
+def forget() -> None:
+    """Read constants from disk again, and plan anew."""
+    from .plan import forget_plans
+
+    _constants.cache_clear()
+    forget_plans()

@@ -1,0 +1,124 @@
+"""Decoding: a few new tokens at a time, with everything that came before held in an explicit state.
+
+A kernel needs its running total alone (`ScanState`, of constant size, normaliser included); anything else keeps the
+keys and values (`CacheState`), of which only the last few when the pattern is a window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .check import check_call
+from .neighbors import Causal, Neighbors, as_neighbors
+from .operator import _SOFTMAX, attend
+from .position import Position
+from .similarity import Similarity
+from .strategies import STRATEGIES, Call, ScanState
+
+_CAUSAL = Causal()
+
+
+@dataclass(frozen=True)
+class CacheState:
+    """Keys and values heard so far, (..., H', capacity, d): the first `filled` rows are in use.
+
+    `length` counts all tokens, forgotten ones too. Appending writes into spare rows, so a state is used once: step
+    from the newest one.
+    """
+
+    key: Tensor
+    value: Tensor
+    filled: int
+    length: int
+
+
+def step(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    state: ScanState | CacheState | None = None,
+    *,
+    similarity: Similarity = _SOFTMAX,
+    neighbors: Neighbors = _CAUSAL,
+    position: Position | None = None,
+) -> tuple[Tensor, ScanState | CacheState]:
+    """The next tokens of a causal `attend`, and the state to pass next time; None starts a sequence.
+
+    Query, key and value hold the new tokens only, (..., heads, tokens, dim). Feeding a sequence in pieces of any
+    lengths gives what `attend` gives for the whole.
+
+    >>> import torch, heedful
+    >>> q, k, v = torch.randn(3, 1, 6, 4)
+    >>> whole = heedful.attend(q, k, v, neighbors=heedful.Causal())
+    >>> first, state = heedful.step(q[:, :4], k[:, :4], v[:, :4])
+    >>> rest, state = heedful.step(q[:, 4:], k[:, 4:], v[:, 4:], state)
+    >>> torch.allclose(torch.cat([first, rest], 1), whole, atol=1e-6)
+    True
+    """
+    neighbors = as_neighbors(neighbors)
+    check_call(query, key, value, similarity, neighbors, position)
+    if query.dim() < 3:
+        raise ValueError(f"step(): query has shape {tuple(query.shape)}; it takes (..., heads, tokens, dim).")
+    if query.shape[-2] != key.shape[-2]:
+        raise ValueError(f"step(): {query.shape[-2]} queries for {key.shape[-2]} keys; pass the new tokens of each.")
+    low, high = neighbors.facts(1 << 30, 1 << 30).interval or (-1, 0)
+    if low < 0:
+        raise ValueError(f"step(): {neighbors} looks ahead or depends on more than i−j; use Causal(), or Causal() & Window(w).")
+    kernel = similarity.feature_count(query.shape[-1]) is not None
+    decays = position is None or position.rotates or (position.facts() is not None and position.facts().decay)
+    start = state.length if state is not None else 0
+    if position is not None and position.rotates:
+        query, key = position.rotate(query, start), position.rotate(key, start)
+        position = None
+    if kernel and decays and high == float("inf"):
+        if state is not None and not isinstance(state, ScanState):
+            raise TypeError(f"step(): {similarity} carries a ScanState, got {type(state).__name__}.")
+        return _step_scan(Call(query, key, value, similarity, neighbors, position), state)
+    if state is not None and not isinstance(state, CacheState):
+        raise TypeError(f"step(): {similarity} with {neighbors} carries a CacheState, got {type(state).__name__}.")
+    state = _append(state, key, value, high)
+    heard = slice(state.filled - min(state.filled, state.length), state.filled)
+    out = attend(
+        query,
+        state.key[..., heard, :],
+        state.value[..., heard, :],
+        similarity=similarity,
+        neighbors=neighbors,
+        position=position,
+    )
+    return out, state
+
+
+def _step_scan(call: Call, state: ScanState | None) -> tuple[Tensor, ScanState]:
+    dtype, repeats = call.query.dtype, call.heads // call.key.shape[-3]
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    call.query = call.query.to(wide)
+    call.key, call.value = (x.to(wide).repeat_interleave(repeats, -3) for x in (call.key, call.value))
+    out, state = STRATEGIES["scan"].step(call, state)
+    return out.to(dtype), state
+
+
+def _append(state: CacheState | None, key: Tensor, value: Tensor, back: float) -> CacheState:
+    """The cache with new rows at its end; a window forgets rows that no later listener can hear."""
+    new = key.shape[-2]
+    if state is None:
+        return CacheState(key, value, new, new)
+    filled, keep = state.filled, state.filled if back == float("inf") else min(state.filled, int(back))
+    if torch.is_grad_enabled() and (key.requires_grad or value.requires_grad or state.key.requires_grad):
+        old = slice(filled - keep, filled)
+        grown = [torch.cat([x[..., old, :], y], -2) for x, y in ((state.key, key), (state.value, value))]
+        return CacheState(*grown, keep + new, state.length + new)
+    if filled + new > state.key.shape[-2]:  # make room for as much again, so that appending is cheap on average
+        old = slice(filled - keep, filled)
+        grown = []
+        for x in (state.key, state.value):
+            room = x.new_empty(x.shape[:-2] + (2 * (keep + new), x.shape[-1]))
+            room[..., :keep, :] = x[..., old, :]
+            grown.append(room)
+        state, filled = CacheState(*grown, keep, state.length), keep
+    state.key[..., filled : filled + new, :] = key
+    state.value[..., filled : filled + new, :] = value
+    return CacheState(state.key, state.value, filled + new, state.length + new)

@@ -1,0 +1,261 @@
+"""attend and explain: check the call, plan it, run it.
+
+    out_i = Σ_{j ∈ N(i)} sim(q_i, k_j; i−j) · v_j  /  Σ_{j ∈ N(i)} sim(q_i, k_j; i−j)
+"""
+
+from __future__ import annotations
+
+from operator import index
+
+import torch
+from torch import Tensor
+
+from .check import check_call, check_dropout, layout
+from .neighbors import Everyone, Neighbors, as_neighbors
+from .plan import _FORGET, Plan, make_plan, with_measurements
+from .position import Position
+from .problem import Problem
+from .similarity import Similarity, Softmax
+from .strategies import STRATEGIES, Call, Strategy
+from .transforms import functorch_active
+
+_SOFTMAX, _EVERYONE = Softmax(), Everyone()
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    similarity: Similarity = _SOFTMAX,
+    neighbors: Neighbors = _EVERYONE,
+    position: Position | None = None,
+    dropout: float = 0.0,
+    strategy: str | Strategy = "auto",
+    exact: bool = True,
+) -> Tensor:
+    r"""out_i = Σ_{j∈N(i)} sim(q_i, k_j; i−j) v_j / Σ_{j∈N(i)} sim(q_i, k_j; i−j)
+
+    Args:
+        query: (..., heads, queries, dim), or (queries, dim).
+        key: (..., key heads, keys, dim). Fewer key heads than heads are shared among them.
+        value: (..., key heads, keys, any width).
+        similarity: how alike query and key are: `Softmax`, `Argmax`, `Polynomial`, `Additive`, `Uniform` …
+        neighbors: who listens to whom: `Everyone`, `Causal`, `Window` …, combined with & and |, or a `Graph`.
+        position: what distance does to a score: `Relative`, `Alibi`, `T5Buckets`, `Rotary`.
+        dropout: share of weights zeroed at random (the rest scaled up); for training.
+        strategy: "auto" plans; a name forces one; a strategy object forces it with its options.
+        exact: False admits approximations (low rank, projections, random features).
+
+    Returns:
+        (..., heads, queries, value width). A listener without neighbours gets 0.
+
+    With unequal lengths the ends of queries and keys align. The result does not depend on the strategy, but for
+    rounding; `explain` with the same arguments tells which one runs and why.
+
+    >>> import torch, heedful
+    >>> q, k, v = torch.randn(3, 2, 8, 100, 16)
+    >>> expected = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    >>> torch.allclose(heedful.attend(q, k, v), expected, atol=1e-6)
+    True
+    """
+    if torch.compiler.is_compiling():
+        return _attend_compiled(query, key, value, similarity, neighbors, position, dropout, strategy, exact)
+    if type(query) is Tensor and torch.is_autocast_enabled(query.device.type):
+        device = query.device.type
+        query, key, value = (x.to(torch.get_autocast_dtype(device)) for x in (query, key, value))
+        with torch.autocast(device, enabled=False):
+            return attend(
+                query,
+                key,
+                value,
+                similarity=similarity,
+                neighbors=neighbors,
+                position=position,
+                dropout=dropout,
+                strategy=strategy,
+                exact=exact,
+            )
+    if not isinstance(neighbors, Neighbors) or not hasattr(neighbors, "shape_key"):
+        neighbors = as_neighbors(neighbors)
+    try:
+        seen = (
+            query.shape,
+            key.shape,
+            value.shape,
+            query.dtype,
+            key.dtype,
+            value.dtype,
+            query.device,
+            key.device,
+            value.device,
+            similarity.signature,
+            neighbors.shape_key,
+            None if position is None else position.signature,
+            dropout,
+            torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad),
+            functorch_active(),
+            strategy,
+            exact,
+        )
+        way = _CHOSEN.get(seen)
+    except (AttributeError, TypeError):  # something is not what it should be; checking says what
+        seen = way = None
+    if way is None:
+        problem = _problem(query, key, value, similarity, neighbors, position, dropout, exact)
+        if problem is None:
+            return _nobody(query, key, value)
+        chosen = make_plan(problem, strategy).strategy
+        way = strategy if isinstance(strategy, Strategy) else STRATEGIES[chosen]
+        if len(_CHOSEN) > 8192:
+            _CHOSEN.clear()
+        _CHOSEN[seen] = way
+    return _run(way, query, key, value, similarity, neighbors, position, dropout)
+
+
+_CHOSEN: dict[tuple, Strategy] = {}
+_FORGET.append(_CHOSEN.clear)
+
+
+def explain(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    similarity: Similarity = _SOFTMAX,
+    neighbors: Neighbors = _EVERYONE,
+    position: Position | None = None,
+    dropout: float = 0.0,
+    strategy: str | Strategy = "auto",
+    exact: bool = True,
+    analyze: bool = False,
+    device: str | None = None,
+) -> Plan:
+    """The plan `attend` would follow: the chosen strategy, every other with its cost or the reason why not.
+
+    Takes what `attend` takes. Tensors may be on the meta device: only their shapes matter, and `device` says where
+    they would be. `analyze=True` also runs every strategy that can and adds its time and peak memory.
+
+    >>> import torch, heedful
+    >>> q = torch.empty(1, 8, 65536, 16, device="meta")
+    >>> heedful.explain(q, q, q, similarity=heedful.Polynomial(degree=2)).strategy
+    'factored'
+    """
+    neighbors = as_neighbors(neighbors)
+    problem = _problem(query, key, value, similarity, neighbors, position, dropout, exact)
+    if problem is None:
+        raise ValueError("explain(): there are no queries, keys or batch entries, so there is nothing to plan.")
+    if device is not None or problem.device == "meta":
+        problem = problem.replace(device=device or "cpu")
+    plan = make_plan(problem, strategy)
+    if not analyze:
+        return plan
+    from .measure import measure_candidates
+
+    def run(way: Strategy, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return _run(way, q, k, v, similarity, neighbors, position, dropout)
+
+    return with_measurements(plan, measure_candidates(plan, strategy, query, key, value, run))
+
+
+def _problem(query, key, value, similarity, neighbors, position, dropout, exact, transform="") -> Problem | None:
+    """Check a call and state its facts; None when there is nobody to speak or to listen."""
+    check_call(query, key, value, similarity, neighbors, position)
+    check_dropout(dropout)
+    lead, heads, key_heads = layout(query, key, value)
+    size = index if transform == "compile" else int
+    queries, keys = query.shape[-2], key.shape[-2]
+    if transform == "compile":
+        # Plans for compiled code are made for the next power of two, so that a new length seldom means a new trace.
+        queries, keys = (_bucket(queries),) * 2 if queries == keys else (_bucket(queries), _bucket(keys))
+    batch = 1
+    for extent in lead:
+        batch *= extent
+    if batch == 0 or queries == 0 or keys == 0:
+        return None
+    facts = neighbors.facts(queries, keys)
+    if position is not None and not torch.compiler.is_compiling():
+        position.check(_reach(neighbors, facts, queries, keys), heads, query.shape[-1])
+    learned = position is not None and position.facts() is not None and position.facts().learned
+    wants = [query.requires_grad, key.requires_grad, value.requires_grad, learned]
+    wants += [getattr(part, "requires_grad", False) for part in vars(similarity).values()]
+    if facts.attributes:
+        wants += [True]
+    return Problem(
+        batch=size(batch),
+        heads=size(heads),
+        key_heads=size(key_heads),
+        queries=size(queries),
+        keys=size(keys),
+        dim=size(query.shape[-1]),
+        value_dim=size(value.shape[-1]),
+        dtype=str(query.dtype).removeprefix("torch."),
+        device=query.device.type,
+        similarity=similarity.facts(size(query.shape[-1])),
+        neighbors=facts,
+        position=None if position is None else position.facts(),
+        dropout=dropout > 0,
+        gradient=torch.is_grad_enabled() and any(wants),
+        exact=exact,
+        transform=transform or ("functorch" if functorch_active() else ""),
+    )
+
+
+def _reach(neighbors, facts, queries: int, keys: int) -> tuple[int, int]:
+    """How far back and ahead a listener hears, at most."""
+    if facts.graph and facts.pairs:
+        graph = neighbors.graph(queries, keys, "cpu")
+        offset = graph.target + (keys - queries) - graph.source
+        return int(offset.max().clamp_min(0)), int((-offset).max().clamp_min(0))
+    low, high = facts.reach
+    return int(max(0, min(high, keys - 1))), int(max(0, min(-low, queries - 1)))
+
+
+def _run(way: Strategy, query, key, value, similarity, neighbors, position, dropout) -> Tensor:
+    single = query.dim() == 2
+    if single:
+        query, key, value = query[None], key[None], value[None]
+    elif query.shape[:-3] != key.shape[:-3] or query.shape[:-3] != value.shape[:-3]:
+        lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+        query, key, value = (x.expand(*lead, *x.shape[-3:]) for x in (query, key, value))
+    if position is not None and position.rotates:
+        query, key = position.apply(query, key)
+        position = None
+    seed = None
+    if dropout:
+        seed = torch.randint(torch.iinfo(torch.int64).max, (1,), device=query.device)
+    out = way(Call(query, key, value, similarity, neighbors, position, dropout, seed))
+    return out[0] if single else out
+
+
+def _nobody(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """No speaker, no listener or an empty batch: zeros, through which gradients (zero, too) still pass."""
+    lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+    shape = (*lead, *query.shape[-3:-1], value.shape[-1])
+    zero = query[..., :0].sum() + key[..., :0].sum() + value[..., :0].sum()
+    return zero.expand(shape)
+
+
+def _attend_compiled(query, key, value, similarity, neighbors, position, dropout, strategy, exact) -> Tensor:
+    neighbors = as_neighbors(neighbors)
+    if isinstance(strategy, Strategy):
+        way = strategy
+    else:
+        problem = _problem(query, key, value, similarity, neighbors, position, dropout, exact, transform="compile")
+        if problem is None:
+            return _nobody(query, key, value)
+        way = STRATEGIES[_chosen_name(strategy, *problem.flat())]
+    return _run(way, query, key, value, similarity, neighbors, position, dropout)
+
+
+@torch.compiler.assume_constant_result
+def _chosen_name(strategy: str, *flat) -> str:
+    return make_plan(Problem.from_flat(flat), strategy).strategy
+
+
+def _bucket(length: int) -> int:
+    """The next power of two, found by comparisons, which a symbolic length answers with a range instead of a value."""
+    bucket = 1
+    while bucket < length:
+        bucket *= 2
+    return bucket if length > 0 else 0

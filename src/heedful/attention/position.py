@@ -1,0 +1,252 @@
+"""What distance does to a score.
+
+`Relative`, `Alibi` and `T5Buckets` add p_{i−j} to the log-score (for kernels: multiply sim by exp p_{i−j}). All of
+them come down to one table over the offsets that occur, `table(...)`, through which gradients reach their
+parameters. `Rotary` turns queries and keys instead, before they are compared.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .problem import PositionFacts
+from .transforms import traced
+
+
+class Position:
+    """Base of all positions. `signature` is what of it can change a plan."""
+
+    signature: tuple
+    rotates = False
+
+    def facts(self) -> PositionFacts | None:
+        return PositionFacts(repr(self), learned=self._learned())
+
+    def _learned(self) -> bool:
+        return any(isinstance(part, Tensor) and part.requires_grad for part in vars(self).values())
+
+    def check(self, reach: tuple[int, int], heads: int, dim: int) -> None:
+        """Raise if the parameters do not fit. `reach` is how far (back, ahead) a listener hears."""
+
+    def table(self, queries: int, keys: int, heads: int, like: Tensor) -> Tensor:
+        """p over all offsets, (heads or 1, queries + keys − 1): entry (queries − 1) + (i − j)."""
+        raise NotImplementedError
+
+
+def _offsets(queries: int, keys: int, device) -> Tensor:
+    return torch.arange(1 - queries, keys, device=device)
+
+
+def _check_heads(what: str, rows: int, heads: int) -> None:
+    if rows not in (1, heads):
+        raise ValueError(f"{what}: got {rows} rows for {heads} heads; give one row, or one a head.")
+
+
+def _check_numbers(what: str, table: Tensor) -> None:
+    if not isinstance(table, Tensor) or not table.is_floating_point():
+        got = table.dtype if isinstance(table, Tensor) else type(table).__name__
+        raise TypeError(f"{what} must be a floating-point tensor, got {got}.")
+    if not traced(table) and table.device.type != "meta":
+        bad = torch.isnan(table) | (table == math.inf)
+        if bool(bad.any()):
+            where = tuple(bad.nonzero()[0].tolist())
+            raise ValueError(f"{what} is {table[where].item()} at {list(where)}; entries are finite, or −inf to silence.")
+
+
+class Relative(Position):
+    r"""Adds p_{i−j}: entry L + (i − j) of a table with 2L + 1 entries, optionally one row a head.
+
+    −inf silences a distance. Distances beyond L are an error, or use the outermost entries with `clamp=True`.
+
+    >>> import torch, heedful
+    >>> x = torch.arange(1.0, 6).view(5, 1)
+    >>> only_previous = torch.tensor([-torch.inf, -torch.inf, 0.0])       # offsets −1, 0, 1
+    >>> out = heedful.attend(x, x, x, position=heedful.Relative(only_previous), neighbors=heedful.Window(1))
+    >>> out.flatten()
+    tensor([0., 1., 2., 3., 4.])
+    """
+
+    def __init__(self, table: Tensor, *, clamp: bool = False):
+        _check_numbers("Relative(table)", table)
+        if table.dim() not in (1, 2) or table.shape[-1] % 2 == 0:
+            raise ValueError(
+                f"Relative(table): got shape {tuple(table.shape)}; takes (2L+1,) or (heads, 2L+1), "
+                f"entry L + (i−j), so the last dimension must be odd."
+            )
+        self.entries, self.clamp = table, clamp
+        self.signature = ("Relative", tuple(table.shape), clamp, table.requires_grad)
+
+    @property
+    def limit(self) -> int:
+        return self.entries.shape[-1] // 2
+
+    def check(self, reach, heads, dim):
+        if self.entries.dim() == 2:
+            _check_heads("Relative(table)", self.entries.shape[0], heads)
+        if not self.clamp and max(reach) > self.limit:
+            raise ValueError(
+                f"Relative(table): {2 * self.limit + 1} entries reach distance {self.limit}, but distances up to "
+                f"{max(reach)} occur. Give {2 * max(reach) + 1} entries, pass clamp=True, or narrow neighbors to "
+                f"Window({max(1, self.limit)})."
+            )
+
+    def table(self, queries, keys, heads, like):
+        offsets = _offsets(queries, keys, like.device)
+        table = torch.atleast_2d(self.entries).to(like.device, like.dtype)
+        inside = table.index_select(-1, (offsets + self.limit).clamp(0, 2 * self.limit))
+        return inside if self.clamp else inside.masked_fill(offsets.abs() > self.limit, -math.inf)
+
+    def __repr__(self):
+        return f"Relative({' × '.join(map(str, self.entries.shape))}{', clamp' if self.clamp else ''})"
+
+
+class Alibi(Position):
+    """Adds −slope·|i − j|. Without slopes: 2^(−8h/heads) for head h = 1 … heads, as published.
+
+    >>> import heedful
+    >>> heedful.Alibi().table(1, 3, heads=1, like=__import__("torch").zeros(1))
+    tensor([[ 0.0000, -0.0039, -0.0078]])
+    """
+
+    def __init__(self, slopes: float | Tensor | None = None):
+        if isinstance(slopes, Tensor):
+            _check_numbers("Alibi(slopes)", slopes)
+            if slopes.dim() > 1:
+                raise ValueError(f"Alibi(slopes): got shape {tuple(slopes.shape)}; takes one number, or one a head.")
+        elif slopes is not None and not math.isfinite(slopes):
+            raise ValueError(f"Alibi(slopes={slopes}): must be finite.")
+        self.slopes = slopes
+        self.signature = ("Alibi", ("tensor", tuple(slopes.shape), slopes.requires_grad) if isinstance(slopes, Tensor) else slopes)
+
+    def facts(self):
+        return PositionFacts(repr(self), decay=True, learned=self._learned())
+
+    def check(self, reach, heads, dim):
+        if isinstance(self.slopes, Tensor) and self.slopes.dim() == 1:
+            _check_heads("Alibi(slopes)", self.slopes.numel(), heads)
+
+    def rates(self, heads: int, like: Tensor) -> Tensor:
+        """The slope of each head, (heads or 1,)."""
+        if self.slopes is None:
+            return torch.exp2(-8.0 * torch.arange(1, heads + 1, device=like.device, dtype=like.dtype) / heads)
+        return torch.atleast_1d(torch.as_tensor(self.slopes, dtype=like.dtype, device=like.device))
+
+    def table(self, queries, keys, heads, like):
+        return -self.rates(heads, like)[:, None] * _offsets(queries, keys, like.device).abs().to(like.dtype)
+
+    def __repr__(self):
+        return "Alibi()" if self.slopes is None else "Alibi(slopes)"
+
+
+class T5Buckets(Position):
+    """Adds table[bucket(i − j)]: near distances have a bucket each, far ones share buckets that widen logarithmically.
+
+    `table` has one entry a bucket, optionally one row a head. `bidirectional=False` gives all buckets to the past
+    (use it with `Causal()`); distances of `max_distance` and more share the last one.
+    """
+
+    def __init__(self, table: Tensor, *, bidirectional: bool = True, max_distance: int = 128):
+        _check_numbers("T5Buckets(table)", table)
+        if table.dim() not in (1, 2):
+            raise ValueError(f"T5Buckets(table): got shape {tuple(table.shape)}; takes (buckets,) or (heads, buckets).")
+        buckets = table.shape[-1] // (2 if bidirectional else 1)
+        if buckets < 2 or max_distance <= buckets // 2:
+            raise ValueError(
+                f"T5Buckets: {table.shape[-1]} buckets with max_distance={max_distance}; needs at least 2 buckets a "
+                f"direction and max_distance above {buckets // 2}."
+            )
+        self.entries, self.bidirectional, self.max_distance = table, bidirectional, max_distance
+        self.signature = ("T5Buckets", tuple(table.shape), bidirectional, max_distance, table.requires_grad)
+
+    def check(self, reach, heads, dim):
+        if self.entries.dim() == 2:
+            _check_heads("T5Buckets(table)", self.entries.shape[0], heads)
+
+    def bucket(self, offset: Tensor) -> Tensor:
+        """The bucket of i − j."""
+        buckets = self.entries.shape[-1]
+        start = torch.zeros_like(offset)
+        if self.bidirectional:
+            buckets //= 2
+            start = torch.where(offset < 0, buckets, 0)
+            distance = offset.abs()
+        else:
+            distance = offset.clamp_min(0)
+        near = buckets // 2
+        ratio = torch.log(distance.clamp_min(1).double() / near) / math.log(self.max_distance / near)
+        far = (near + (ratio * (buckets - near)).long()).clamp_max(buckets - 1)
+        return start + torch.where(distance < near, distance, far)
+
+    def table(self, queries, keys, heads, like):
+        table = torch.atleast_2d(self.entries).to(like.device, like.dtype)
+        return table.index_select(-1, self.bucket(_offsets(queries, keys, like.device)))
+
+    def __repr__(self):
+        return f"T5Buckets({' × '.join(map(str, self.entries.shape))})"
+
+
+class Rotary(Position):
+    """Turns each pair of coordinates of q_i by i·θ and of k_j by j·θ, so that q·k depends on i − j (θ_m = base^(−2m/d)).
+
+    `interleaved` pairs neighbours (0,1), (2,3) …; otherwise the first half pairs with the second. `dims` turns only the
+    first so many coordinates.
+
+    >>> import torch, heedful
+    >>> x = torch.randn(1, 7, 4)
+    >>> heedful.attend(x, x, x, position=heedful.Rotary()).shape
+    torch.Size([1, 7, 4])
+    """
+
+    rotates = True
+
+    def __init__(self, base: float = 10000.0, *, interleaved: bool = True, dims: int | None = None):
+        if base <= 0:
+            raise ValueError(f"Rotary(base={base}): must be positive.")
+        if dims is not None and (dims < 2 or dims % 2):
+            raise ValueError(f"Rotary(dims={dims}): must be even, 2 or more.")
+        self.base, self.interleaved, self.dims = base, interleaved, dims
+        self.signature = ("Rotary", base, interleaved, dims)
+
+    def facts(self):
+        return None  # it acts on query and key; what is left to plan has no position
+
+    def check(self, reach, heads, dim):
+        turned = self.dims or dim
+        if turned % 2 or turned > dim:
+            raise ValueError(f"{self}: turns pairs of coordinates, but query and key have {dim}; use an even number.")
+
+    def rotate(self, x: Tensor, start: int) -> Tensor:
+        """x of shape (..., length, dim), its first row at position `start`."""
+        dims = self.dims or x.shape[-1]
+        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        rate = self.base ** (-torch.arange(0, dims, 2, device=x.device, dtype=wide) / dims)
+        angle = (torch.arange(x.shape[-2], device=x.device, dtype=wide) + start)[:, None] * rate
+        cos, sin = angle.cos(), angle.sin()
+        turned = x[..., :dims].to(wide)
+        if self.interleaved:
+            a, b = turned.unflatten(-1, (-1, 2)).unbind(-1)
+            turned = torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+        else:
+            a, b = turned.chunk(2, -1)
+            turned = torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
+        return torch.cat([turned.to(x.dtype), x[..., dims:]], -1)
+
+    def apply(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        return self.rotate(query, key.shape[-2] - query.shape[-2]), self.rotate(key, 0)
+
+    def __repr__(self):
+        return f"Rotary(base={self.base:g})"
+
+
+def toeplitz_block(table: Tensor, rows: tuple[int, int], columns: tuple[int, int], keys: int) -> Tensor:
+    """The block p_{i−j} of a table over all offsets, (..., rows, columns), without an index a pair.
+
+    Row r, column s holds entry r + keys − 1 − s: neighbouring rows are the same run of the table shifted by one.
+    """
+    height, width = rows[1] - rows[0], columns[1] - columns[0]
+    first = rows[0] + keys - columns[1]
+    run = table[..., first : first + height + width - 1].flip(-1)
+    return run.unfold(-1, width, 1).flip(-2)

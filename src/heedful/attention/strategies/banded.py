@@ -1,0 +1,103 @@
+"""Windows by blocks: a block of queries meets only the keys within reach of it, all blocks in one batched product.
+
+O(N·w) time and memory for any pattern that reaches no farther than w, whatever the similarity and position.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+
+from ..cost import Cost
+from ..transforms import recompute
+from .base import Strategy, divide, no_pairs
+from .reference import pair_flops
+from .tiled import SCORES_AT_ONCE
+
+
+def block_length(left: int, right: int) -> int:
+    """Queries a block: long enough for the products to be efficient, short enough not to waste the band's corners."""
+    return min(256, max(16, (left + right + 1) // 2))
+
+
+class Banded(Strategy):
+    name = "banded"
+
+    def accepts(self, problem):
+        reason = no_pairs(problem)
+        if reason or problem.neighbors.graph:
+            return reason or "an edge list"
+        if not problem.neighbors.listed:
+            return "a mask of its own for each batch entry"
+        if sum(problem.band) + 1 >= problem.keys:
+            return f"{problem.neighbors.name} reaches across all {problem.keys:,} keys"
+        return None
+
+    def cost(self, problem):
+        left, right = problem.band
+        block = block_length(left, right)
+        pairs = problem.rows * -(-problem.queries // block) * block * (block + left + right)
+        passes = 7 + 2 * (problem.position is not None)
+        groups = -(-pairs // SCORES_AT_ONCE)
+        copied = 2 * problem.rows * problem.queries * (problem.dim + problem.value_dim) * (block + left + right) / block
+        wide = 1 + problem.dim if problem.similarity.kind == "additive_v2" else 1
+        return Cost(
+            pairs * pair_flops(problem),
+            problem.item * (pairs * (passes + 2 * (wide - 1)) + copied),
+            3 * problem.item * wide * min(pairs, SCORES_AT_ONCE),
+            18 * groups + 10,
+        )
+
+    def run(self, call):
+        query, key = call.similarity.prepare(call.query, call.key)
+        low, high = call.neighbors.facts(call.queries, call.keys).reach
+        left, right = int(min(high, call.keys - 1)), int(min(-low, call.queries - 1))
+        block = block_length(left, right)
+        bias = self._bias(call, block, left, right)
+        rows = query.shape[:-2].numel()
+        blocks = max(1, SCORES_AT_ONCE // max(1, rows * block * (block + left + right)))
+        parts = []
+        for start in range(0, call.queries, blocks * block):
+            stop = min(start + blocks * block, call.queries)
+            parts.append(self._group(call, query, key, bias, (start, stop), block, left, right))
+        return torch.cat(parts, -2)
+
+    def _bias(self, call, block, left, right):
+        """p_{i−j} inside any block, (heads or 1, block, block + left + right): it does not depend on which."""
+        table = call.table()
+        if table is None:
+            return None
+        r = torch.arange(block, device=table.device)[:, None]
+        s = torch.arange(block + left + right, device=table.device)[None, :]
+        entry = (call.queries - 1 + r + left - s).clamp(0, table.shape[-1] - 1)
+        return table.index_select(-1, entry.flatten()).view(table.shape[0], *entry.shape)
+
+    def _group(self, call, query, key, bias, span, block, left, right):
+        """Rows `span`, which is a whole number of blocks but for the last."""
+        start, stop = span
+        count = -(-(stop - start) // block)
+        first = start + call.keys - call.queries - left  # position of the first key the group can hear
+        width = block + left + right
+        columns = (max(0, min(first, call.keys)), max(0, min(first + count * block + left + right, call.keys)))
+        before, after = columns[0] - first, first + count * block + left + right - columns[1]
+
+        def group(q, k, v, *p):
+            # Blocks go before heads, so that whatever has one entry a head broadcasts as everywhere else.
+            q = F.pad(q, (0, 0, 0, count * block - (stop - start))).unflatten(-2, (count, block)).transpose(-4, -3)
+            k, v = (F.pad(x, (0, 0, before, after)).unfold(-2, width, block).mT.transpose(-4, -3) for x in (k, v))
+            i = (start + call.keys - call.queries + torch.arange(count * block, device=q.device)).view(count, 1, block, 1)
+            j = (first + block * torch.arange(count, device=q.device)[:, None] + torch.arange(width, device=q.device))
+            j = j[:, None, None, :]
+            inside = j.clamp(0, call.keys - 1)
+            allowed = call.neighbors.allows(i.clamp_max(call.keys - 1), inside, call.queries, call.keys) & (j == inside)
+            weights = call.similarity.weigh(call.similarity.scores(q, k), p[0] if p else None, allowed)
+            normalizer = weights.sum(-1, keepdim=True)  # (..., blocks, H, block, 1)
+            if call.dropout:
+                i, j = i.squeeze(1) - (call.keys - call.queries), inside.squeeze(1)
+                weights = call.drop(weights.transpose(-4, -3), i, j).transpose(-4, -3)
+            out = divide(weights @ v, normalizer).transpose(-4, -3).flatten(-3, -2)
+            return out[..., : stop - start, :]
+
+        extra = () if bias is None else (bias,)
+        parts = query[..., start:stop, :], key[..., slice(*columns), :], call.value[..., slice(*columns), :]
+        return recompute(group, *parts, *extra)

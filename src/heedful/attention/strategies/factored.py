@@ -1,0 +1,70 @@
+"""φ(q)·(Σ_j φ(k_j) v_jᵀ): a kernel summed over everyone by associativity, in O(N·features).
+
+φ is expanded a chunk at a time and dropped again, in the backward pass too; the features of all N are never stored.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..cost import TRANSCENDENTAL, Cost
+from ..transforms import recompute
+from .base import Strategy, divide_ones, no_kernel, with_ones
+
+FEATURES_AT_ONCE = 1 << 19  # elements of φ held at a time: 2 MiB in float32
+
+
+def chunk_length(rows: int, features: int) -> int:
+    return max(64, FEATURES_AT_ONCE // max(1, rows * features))
+
+
+def feature_flops(problem) -> float:
+    """Arithmetic to expand one row into its features."""
+    if problem.similarity.kind == "power":
+        return problem.similarity.features * problem.similarity.degree
+    if problem.similarity.kind == "uniform":
+        return 0
+    return problem.similarity.features * (2 * problem.dim + TRANSCENDENTAL)
+
+
+class Factored(Strategy):
+    name = "factored"
+
+    def accepts(self, problem):
+        reason = no_kernel(problem)
+        if reason:
+            return reason
+        if problem.position is not None:
+            return f"{problem.position.name} weighs each distance differently"
+        if not problem.neighbors.complete:
+            return f"{problem.neighbors.name} leaves someone out"
+        return None
+
+    def cost(self, problem):
+        features, width = problem.similarity.features, problem.value_dim + 1
+        length = problem.rows * (problem.queries + problem.keys)
+        chunk = chunk_length(problem.rows, features)
+        chunks = -(-problem.queries // chunk) - (-problem.keys // chunk)
+        return Cost(
+            length * (2 * features * width + feature_flops(problem)),
+            problem.item * length * (3 * features + problem.dim + width),
+            problem.item * problem.rows * (features * width + 3 * min(chunk, problem.keys) * features),
+            6 * chunks,
+        )
+
+    def run(self, call):
+        query, key = call.similarity.prepare(call.query, call.key)
+        value, similarity = with_ones(call.value), call.similarity
+        rows = query.shape[:-2].numel()
+        chunk = chunk_length(rows, similarity.feature_count(call.query.shape[-1]))
+
+        def hear(k, v):
+            return similarity.key_features(k).mT @ v  # (..., features, e + 1)
+
+        def speak(q, heard):
+            return divide_ones(similarity.query_features(q) @ heard)
+
+        heard = sum(
+            recompute(hear, k, v) for k, v in zip(key.split(chunk, -2), value.split(chunk, -2), strict=True)
+        )
+        return torch.cat([recompute(speak, q, heard) for q in query.split(chunk, -2)], -2)

@@ -1,0 +1,87 @@
+"""torch's FlexAttention: softmax with windows, relative terms and block masks, compiled on the GPU.
+
+On the CPU it runs uncompiled, forward only, and serves as a second opinion.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import torch
+
+from ..cost import TRANSCENDENTAL, Cost
+from .base import Strategy, no_pairs
+from .fused import _scaled
+
+
+class Flex(Strategy):
+    name = "flex"
+    groups = True
+    narrow = True
+
+    def accepts(self, problem):
+        if problem.similarity.kind != "dot":
+            return f"{problem.similarity.name} is not an exponential of a dot product"
+        reason = no_pairs(problem)
+        if reason or problem.neighbors.graph:
+            return reason or "an edge list"
+        if not problem.neighbors.listed:
+            return "a mask of its own for each batch entry"
+        if problem.dropout:
+            return "FlexAttention has no dropout"
+        if problem.dtype == "float64":
+            return "FlexAttention has no float64"
+        if problem.transform:
+            return f"FlexAttention inside {problem.transform} is not supported here"
+        if problem.device == "cpu" and problem.gradient:
+            return "FlexAttention trains on the GPU only"
+        return None
+
+    def cost(self, problem):
+        on_gpu = problem.device != "cpu"
+        pairs = problem.rows * problem.queries * (problem.width + 128 if on_gpu else problem.keys)
+        traffic = problem.tensor_bytes if on_gpu else problem.item * pairs * 24
+        return Cost(
+            pairs * (2 * problem.dim + 2 * problem.value_dim + TRANSCENDENTAL),
+            traffic,
+            problem.queries * problem.keys / 128 / 128 * 8 if on_gpu else 6 * pairs * problem.item,
+            6 if on_gpu else 400,
+        )
+
+    def run(self, call):
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        query, key, value, scale = _scaled(call)
+        lead = query.shape[:-3]
+        query, key, value = (x.flatten(0, -4) if len(lead) else x[None] for x in (query, key, value))
+        queries, keys, neighbors, table = call.queries, call.keys, call.neighbors, call.table()
+        shift = keys - queries
+
+        def mask_mod(batch, head, q_index, k_index):
+            return neighbors.allows(q_index + shift, k_index, queries, keys)
+
+        def score_mod(score, batch, head, q_index, k_index):
+            return score + table[head if table.shape[0] > 1 else 0, q_index + keys - 1 - k_index]
+
+        complete = neighbors.facts(queries, keys).complete
+        block_mask = None if complete else create_block_mask(mask_mod, None, None, queries, keys, device=query.device)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*flex_attention called without torch.compile.*")
+            out = _flex(query.device.type)(
+                query.contiguous(),
+                key.contiguous(),
+                value.contiguous(),
+                score_mod=None if table is None else score_mod,
+                block_mask=block_mask,
+                scale=scale,
+                enable_gqa=key.shape[-3] != query.shape[-3],
+            )
+        return out.view(*lead, *out.shape[1:])
+
+
+@cache
+def _flex(device: str):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=False) if device == "cuda" else flex_attention

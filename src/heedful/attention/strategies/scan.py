@@ -1,0 +1,156 @@
+"""Causal kernels in chunks: within a chunk by pairs, what came before as one running total of φ(k) vᵀ.
+
+    out_i ∝ φ(q_i)·S_i,   S_i = λ S_{i−1} + φ(k_i) [v_i, 1]ᵀ      (λ = exp(−slope) with Alibi, else 1)
+
+O(N·features) time. Decoding carries S alone, whatever the length: `step` takes it and gives it back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..cost import Cost
+from ..transforms import recompute
+from .base import Call, Strategy, divide_ones, no_kernel, with_ones
+from .factored import feature_flops
+
+
+def chunk_length(features: int) -> int:
+    """Where the quadratic part inside a chunk and the linear part between chunks cost about the same."""
+    return min(512, max(64, 1 << max(0, math.isqrt(features).bit_length() + 2)))
+
+
+@dataclass(frozen=True)
+class ScanState:
+    """What a listener needs to know of the past: Σ decayed φ(k)[v, 1]ᵀ, (..., H, features, e + 1), of constant size.
+
+    The last column is the normaliser. `size` is the factor the keys were divided by (see `Polynomial.prepare`).
+    """
+
+    total: Tensor
+    size: Tensor | None = None
+    length: int = 0
+
+
+class Scan(Strategy):
+    name = "scan"
+
+    def accepts(self, problem):
+        reason = no_kernel(problem)
+        if reason:
+            return reason
+        interval = problem.neighbors.interval
+        if interval is None or tuple(interval) != (0, math.inf):
+            return f"{problem.neighbors.name} is not the whole past"
+        if problem.position is not None and not problem.position.decay:
+            return f"{problem.position.name} does not decay geometrically"
+        return None
+
+    def cost(self, problem):
+        features, width = problem.similarity.features, problem.value_dim + 1
+        chunk = min(chunk_length(features), problem.queries)
+        length = problem.rows * max(problem.queries, problem.keys)
+        inside = chunk * (2 * problem.dim + 2 * width + 4)
+        between = 4 * features * width + 2 * feature_flops(problem)
+        chunks = -(-max(problem.queries, problem.keys) // max(1, chunk))
+        return Cost(
+            length * (inside + between),
+            problem.item * length * (4 * chunk + 6 * features),
+            problem.item * problem.rows * (features * width * (chunks if problem.gradient else 2) + chunk * features),
+            22 * chunks,
+        )
+
+    def run(self, call):
+        state = None
+        ahead = call.keys - call.queries
+        if ahead < 0:  # the first listeners stand before every speaker and hear nobody
+            silent = call.value.new_zeros(call.query.shape[:-2] + (-ahead, call.value.shape[-1]))
+            rest = Call(call.query[..., -ahead:, :], call.key, call.value, call.similarity, call.neighbors, call.position)
+            return torch.cat([silent, self.run(rest)], -2) if call.keys else silent
+        query, key = call.similarity.prepare(call.query, call.key)
+        value, decay = with_ones(call.value), _decay(call)
+        features = call.similarity.feature_count(call.query.shape[-1])
+        if ahead:
+            state = _absorb(call.similarity, decay, key[..., :ahead, :], value[..., :ahead, :], None, features)
+        out, _ = _chunks(call.similarity, decay, query, key[..., ahead:, :], value[..., ahead:, :], state, features)
+        return out
+
+    def step(self, call: Call, state: ScanState | None) -> tuple[Tensor, ScanState]:
+        """Hear the new tokens of `call` after everything in `state`; the call's query, key and value have equal length."""
+        similarity = call.similarity
+        size = None
+        if similarity.kind == "power":
+            size = similarity.key_size(call.key)
+            query, key = similarity.prepare_query(call.query), similarity.append_root(call.key, sign=True)
+            if state is not None:
+                size = torch.maximum(size, state.size)
+            key = key / size
+        else:
+            query, key = similarity.prepare(call.query, call.key)
+        total = None
+        if state is not None:
+            total = state.total if size is None else state.total * (state.size / size) ** similarity.degree
+        features = similarity.feature_count(call.query.shape[-1])
+        out, total = _chunks(similarity, _decay(call), query, key, with_ones(call.value), total, features)
+        return out, ScanState(total, size, (state.length if state else 0) + call.keys)
+
+
+def _decay(call: Call) -> Tensor | None:
+    """−log λ for each head, (H or 1, 1, 1)."""
+    return None if call.position is None else call.position.rates(call.heads, call.query)[:, None, None]
+
+
+def _absorb(similarity, decay, key, value, total, features):
+    """The running total after these keys, without listening."""
+    for k, v in zip(key.split(chunk_length(features), -2), value.split(chunk_length(features), -2), strict=True):
+        total = recompute(lambda k, v, *s: _advance(similarity, decay, k, v, *s), k, v, *_given(total))
+    return total
+
+
+def _given(total):
+    return () if total is None else (total,)
+
+
+def _advance(similarity, decay, key, value, total=None):
+    length = key.shape[-2]
+    phi = similarity.key_features(key)
+    if decay is not None:
+        age = torch.arange(length - 1, -1, -1, device=key.device, dtype=key.dtype)[:, None]
+        phi = phi * torch.exp(-decay * age)
+    heard = phi.mT @ value
+    if total is None:
+        return heard
+    return heard + (total if decay is None else total * torch.exp(-decay * length))
+
+
+def _listen(similarity, decay, query, key, value, total=None):
+    """A chunk: pairs inside it, the running total for what came before."""
+    length = query.shape[-2]
+    scores = similarity.scores(query, key)
+    if similarity.log_form:  # Uniform: log sim = 0
+        scores = torch.exp(scores)
+    distance = torch.arange(length, device=query.device)[:, None] - torch.arange(length, device=query.device)
+    if decay is not None:
+        scores = scores * torch.exp(-decay * distance.clamp_min(0))
+    heard = scores.masked_fill(distance < 0, 0) @ value
+    if total is not None:
+        phi = similarity.query_features(query)
+        if decay is not None:
+            phi = phi * torch.exp(-decay * torch.arange(1, length + 1, device=query.device, dtype=query.dtype)[:, None])
+        heard = heard + phi @ total
+    return divide_ones(heard)
+
+
+def _chunks(similarity, decay, query, key, value, total, features):
+    def chunk(q, k, v, *s):
+        return _listen(similarity, decay, q, k, v, *s), _advance(similarity, decay, k, v, *s)
+
+    length, outs = chunk_length(features), []
+    for q, k, v in zip(*(x.split(length, -2) for x in (query, key, value)), strict=True):
+        out, total = recompute(chunk, q, k, v, *_given(total))
+        outs.append(out)
+    return torch.cat(outs, -2), total

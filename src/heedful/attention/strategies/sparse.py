@@ -1,0 +1,106 @@
+"""Edge lists in CSR, fused: online softmax along each row, no tensor with an entry an edge.
+
+Any pattern that can be listed runs here too, so a window with a few global tokens costs its pairs and no more.
+The inner loops live in `heedful.kernels.sparse`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...kernels.sparse import Structure, sparse_attention
+from ..cost import TRANSCENDENTAL, Cost
+from .base import Strategy
+from .reference import edge_bias
+
+KINDS = ("dot", "power", "additive", "additive_v2", "uniform")
+MOST_EDGES = 1 << 28  # listing more than this many pairs is not what an edge list is for
+
+
+class Sparse(Strategy):
+    name = "sparse"
+
+    def accepts(self, problem):
+        if problem.similarity.kind not in KINDS:
+            return f"{problem.similarity.name} has no edge kernel (there are {', '.join(KINDS)})"
+        if not problem.neighbors.listed:
+            return "a mask of its own for each batch entry"
+        if problem.neighbors.pairs > MOST_EDGES:
+            return f"{problem.neighbors.pairs:.2g} pairs are too many to list"
+        if problem.device != "cpu":
+            return f"no kernel for {problem.device} yet"
+        if problem.transform == "compile" and not problem.neighbors.graph:
+            return "torch.compile cannot list the pairs of a pattern; pass a Graph"
+        return None
+
+    def cost(self, problem):
+        edges = problem.rows * problem.neighbors.pairs
+        gathered = problem.dim + problem.value_dim
+        score = {"uniform": 0, "additive": 3, "additive_v2": 4 * problem.dim}.get(problem.similarity.kind, 2 * problem.dim)
+        weight = TRANSCENDENTAL if problem.similarity.log_form else 2 * problem.similarity.degree
+        position = 3 * problem.item * edges if problem.position else 0
+        return Cost(
+            edges * (score + weight + 2 * problem.value_dim + (20 if problem.dropout else 0)),
+            problem.item * edges * gathered + 8 * problem.neighbors.pairs + problem.tensor_bytes + position,
+            problem.rows * problem.queries * 2 * problem.item + position,
+            8 + 6 * (problem.position is not None),
+        )
+
+    def backward_cost(self, problem):
+        return self.cost(problem).times(2.5, memory=2)
+
+    def run(self, call):
+        graph = call.neighbors.graph(call.queries, call.keys, call.query.device)
+        similarity, lead = call.similarity, call.query.shape[:-2]
+        extra = graph.key
+        if similarity.kind == "power":
+            query, key, extra = _prepare_power(similarity, call.query, call.key, extra)
+        else:
+            query, key = similarity.prepare(call.query, call.key)
+        heads = lead.numel()
+        weight = getattr(similarity, "weight", None)
+        out = sparse_attention(
+            similarity.kind,
+            _nodes_first(query),
+            _nodes_first(key),
+            _nodes_first(call.value),
+            Structure(graph.rowptr, graph.col, graph.edge, lambda: (graph.colptr, graph.row, graph.edge_transposed)),
+            a=None if weight is None else torch.atleast_2d(weight).expand(*lead, -1).reshape(heads, -1),
+            bias=_edges_first(edge_bias(call, graph), lead, 1),
+            weight=_edges_first(graph.weight, lead, 1),
+            key=_edges_first(extra, lead, 2),
+            value=_edges_first(graph.value, lead, 2),
+            slope=getattr(similarity, "slope", 0.0),
+            degree=similarity.degree,
+            dropout=call.dropout,
+            seed=call.seed,
+            implied=not call.neighbors.facts(call.queries, call.keys).graph,
+        )
+        return out.transpose(0, 1).reshape(*lead, call.queries, -1)
+
+
+def _prepare_power(similarity, query: Tensor, key: Tensor, extra: Tensor | None):
+    """`Polynomial.prepare` when edges add to the keys: they share the factor the keys are divided by."""
+    if extra is None:
+        return *similarity.prepare(query, key), None
+    size = similarity.key_size(key) + similarity.key_size(extra)
+    padding = extra.new_zeros(extra.shape[:-1] + (int(similarity.constant != 0),))
+    extra = torch.cat([extra, padding], -1) / size
+    return similarity.prepare_query(query), similarity.append_root(key, sign=True) / size, extra
+
+
+def _nodes_first(x: Tensor) -> Tensor:
+    """(..., H, N, d) → (N, all heads, d), free of copying when the layer made it from (N, H·d)."""
+    return x.flatten(0, -3).transpose(0, 1).contiguous()
+
+
+def _edges_first(x: Tensor | None, lead: torch.Size, trailing: int) -> Tensor | None:
+    """(E, ·) or (..., H, E, ·) → (E, 1 or all heads, ·)."""
+    if x is None:
+        return None
+    if x.dim() == trailing:
+        return x.unsqueeze(1).contiguous()
+    if x.shape[:-trailing].numel() > 1:
+        x = x.expand(*lead, *x.shape[-trailing:])
+    return x.flatten(0, -trailing - 1).transpose(0, 1).contiguous()

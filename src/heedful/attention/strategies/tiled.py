@@ -1,0 +1,63 @@
+"""The defining formula a band of rows at a time, each band recomputed in the backward pass: O(N·tile) memory.
+
+Takes any similarity, position and pattern, and looks only at the run of keys a band can hear, so windows and packed
+segments cost what they should.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..cost import Cost
+from ..neighbors import Tile
+from ..transforms import recompute
+from .base import Strategy, attend_block, no_pairs
+from .reference import pair_flops
+
+SCORES_AT_ONCE = 1 << 20  # elements: 4 MiB in float32, so that a tile's several passes stay in the last-level cache
+
+
+def tile_rows(rows: int, queries: int, width: int) -> int:
+    """How many listeners to take at a time when `rows` heads each score `width` keys."""
+    return max(16, min(queries, SCORES_AT_ONCE // max(1, rows * width)))
+
+
+class Tiled(Strategy):
+    name = "tiled"
+
+    def accepts(self, problem):
+        return no_pairs(problem)
+
+    def cost(self, problem):
+        height = tile_rows(problem.rows, problem.queries, problem.width)
+        spanned = min(problem.keys, problem.width + height) if problem.width < problem.keys else problem.keys
+        pairs = problem.rows * problem.queries * spanned
+        passes = 6 + 2 * (problem.position is not None) + (not problem.neighbors.complete)
+        tiles = -(-problem.queries // height)
+        held = problem.item * problem.rows * height * spanned
+        if problem.similarity.kind == "additive_v2":
+            held *= 1 + problem.dim
+            passes += 2 * problem.dim
+        return Cost(pairs * pair_flops(problem), pairs * problem.item * passes, 3 * held, 10 * tiles)
+
+    def run(self, call):
+        query, key = call.similarity.prepare(call.query, call.key)
+        lead, table = query.shape[:-2], call.table()
+        facts = call.neighbors.facts(call.queries, call.keys)
+        width = call.keys if facts.reach[0] == -float("inf") else min(call.keys, facts.reach[1] - facts.reach[0] + 1)
+        height = tile_rows(lead.numel(), call.queries, int(width))
+        bands = []
+        for start in range(0, call.queries, height):
+            rows = (start, min(start + height, call.queries))
+            columns = call.neighbors.key_range(rows, call.queries, call.keys)
+            tile = Tile(call.queries, call.keys, rows, columns, query.device)
+            bands.append(self._band(call, query, key, tile, table))
+        return torch.cat(bands, -2)
+
+    def _band(self, call, query, key, tile, table):
+        def band(q, k, v, *p):
+            return attend_block(call, q, k, v, tile, p[0] if p else None)
+
+        rows, columns = slice(*tile.rows), slice(*tile.columns)
+        extra = () if table is None else (table,)
+        return recompute(band, query[..., rows, :], key[..., columns, :], call.value[..., columns, :], *extra)

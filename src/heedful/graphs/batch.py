@@ -1,0 +1,64 @@
+"""Many graphs as one: side by side on the diagonal, so that one call serves them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .attributes import concatenate, select
+from .structure import Slots, Structure, index_dtype
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+
+def batch(graphs: Sequence[Graph]) -> Graph:
+    """See `Graph.batch`."""
+    graphs = list(graphs)
+    if not graphs:
+        raise ValueError("Graph.batch(): got no graphs; it takes at least one.")
+    devices = sorted({str(g.device) for g in graphs})
+    if len(devices) > 1:
+        raise ValueError(
+            f"Graph.batch(): the graphs are on {' and '.join(devices)}; move them to one device."
+        )
+    targets, sources, edges = (sum(getattr(g, n) for g in graphs) for n in ("targets", "sources", "edges"))
+    dtype = index_dtype(targets, sources, edges)
+    rowptr, col, edge = [torch.zeros(1, dtype=dtype, device=graphs[0].device)], [], []
+    edges_before = sources_before = 0
+    for graph in graphs:
+        # Offsets keep the slots sorted: nothing needs sorting again.
+        rowptr.append(graph.rowptr[1:].to(dtype) + edges_before)
+        col.append(graph.col.to(dtype) + sources_before)
+        edge.append(graph.edge.to(dtype) + edges_before)
+        edges_before, sources_before = edges_before + graph.edges, sources_before + graph.sources
+    structure = Structure(Slots(torch.cat(rowptr), torch.cat(col), torch.cat(edge)), sources)
+    sizes = tuple(size for g in graphs for size in g.sizes)
+    return type(graphs[0])(
+        structure, sizes=sizes, **concatenate([g.attributes for g in graphs], where="Graph.batch()")
+    )
+
+
+def batch_index(graph: Graph) -> Tensor:
+    """The number of the graph each listening node belongs to."""
+    targets = torch.tensor([t for t, _ in graph.sizes], device=graph.device)
+    return torch.arange(len(targets), device=graph.device).repeat_interleave(
+        targets, output_size=graph.targets
+    )
+
+
+def unbatch(graph: Graph) -> list[Graph]:
+    """See `Graph.unbatch`."""
+    member = batch_index(graph)[graph.target]
+    order = torch.argsort(member, stable=True)  # edges of one graph together, in the order they had
+    counts = torch.bincount(member, minlength=len(graph.sizes)).tolist()
+    parts, targets_before, sources_before = [], 0, 0
+    for (targets, sources), ids in zip(graph.sizes, order.split(counts), strict=True):
+        source, target = graph.source[ids] - sources_before, graph.target[ids] - targets_before
+        structure = Structure.from_edges(source, target, sources, targets)
+        parts.append(type(graph)(structure, **select(graph.attributes, ids)))
+        targets_before, sources_before = targets_before + targets, sources_before + sources
+    return parts

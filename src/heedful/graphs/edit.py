@@ -1,0 +1,118 @@
+"""Graphs out of graphs: edges added, dropped or merged, nodes chosen or renamed. Attributes follow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from . import check
+from .attributes import concatenate, extend, select
+from .spectral import edge_weight
+from .structure import Slots, Structure, pointers
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+
+def with_self_loops(graph: Graph, fill: dict[str, float]) -> Graph:
+    """See `Graph.with_self_loops`."""
+    lacking = torch.ones(graph.nodes, dtype=torch.bool, device=graph.device)
+    lacking[graph.source[graph.source == graph.target]] = False
+    loops = lacking.nonzero().squeeze(1)
+    if fill["weight"] != 1 and graph.weight is None:
+        graph = graph.with_edges(weight=edge_weight(graph))
+    return _add(graph, loops, loops, extend(graph.attributes, len(loops), fill))
+
+
+def undirected(graph: Graph) -> Graph:
+    """See `Graph.undirected`."""
+    nodes = graph.nodes
+    forth = graph.target * nodes + graph.source
+    back = graph.source * nodes + graph.target
+    single = (~torch.isin(back, forth)).nonzero().squeeze(1)
+    attributes = concatenate([graph.attributes, select(graph.attributes, single)], where="undirected()")
+    return _add(graph, graph.target[single], graph.source[single], attributes)
+
+
+def _add(graph: Graph, source: Tensor, target: Tensor, attributes: dict[str, Tensor]) -> Graph:
+    source, target = torch.cat([graph.source, source]), torch.cat([graph.target, target])
+    structure = Structure.from_edges(source, target, graph.sources, graph.targets)
+    return type(graph)(structure, sizes=graph.sizes, **attributes)
+
+
+def filter_edges(graph: Graph, keep) -> Graph:
+    """See `Graph.filter`."""
+    keep = torch.as_tensor(keep, device=graph.device)
+    if keep.dtype != torch.bool:
+        raise TypeError(f"filter(): keep must be boolean, one value an edge, got {keep.dtype}.")
+    if keep.shape != (graph.edges,):
+        raise ValueError(
+            f"filter(): keep has shape {tuple(keep.shape)}; it takes ({graph.edges},), one value an edge."
+        )
+    rowptr, col, edge = graph.structure.forward
+    stays = keep[edge]  # slot by slot: what stays is sorted already
+    renumbered = keep.cumsum(0) - 1
+    slots = Slots(pointers(stays, rowptr.dtype)[rowptr], col[stays], renumbered[edge[stays]].to(rowptr.dtype))
+    attributes = select(graph.attributes, keep.nonzero().squeeze(1))
+    return type(graph)(Structure(slots, graph.sources), sizes=graph.sizes, **attributes)
+
+
+def coalesce(graph: Graph) -> Graph:
+    """See `Graph.coalesce`."""
+    unmergeable = [name for name in graph.attributes if name != "weight"]
+    if unmergeable:
+        raise ValueError(
+            f"coalesce(): the graph carries {', '.join(unmergeable)}, and there is no rule for merging "
+            f"those; drop them first (with_edges({unmergeable[0]}=None))."
+        )
+    edge = graph.edge
+    place = (graph.target * graph.sources + graph.source)[edge]  # ascending
+    place, merged = torch.unique_consecutive(place, return_inverse=True)
+    source, target = place % max(graph.sources, 1), place // max(graph.sources, 1)
+    weight = graph.weight
+    if weight is not None:
+        in_slots = weight.index_select(-1, edge)
+        weight = in_slots.new_zeros(*weight.shape[:-1], len(place)).index_add(-1, merged, in_slots)
+    structure = Structure.from_edges(source, target, graph.sources, graph.targets)
+    return type(graph)(structure, sizes=graph.sizes, weight=weight)
+
+
+def subgraph(graph: Graph, nodes, *, where: str = "subgraph()") -> Graph:
+    """See `Graph.subgraph`."""
+    given = torch.as_tensor(nodes, device=graph.device)
+    if given.dtype == torch.bool:
+        if given.shape != (graph.nodes,):
+            raise ValueError(f"{where}: the mask has shape {tuple(given.shape)}; it takes ({graph.nodes},).")
+        given = given.nonzero().squeeze(1)
+    elif given.numel() == 0:
+        given = given.long()
+    chosen = check.indices("nodes", given, where=where)
+    check.within("nodes", chosen, graph.nodes, where=where, of="nodes")
+    distinct("nodes", chosen, where=where)
+    label = torch.full((graph.nodes,), -1, device=graph.device)
+    label[chosen] = torch.arange(len(chosen), device=graph.device)
+    source, target = label[graph.source], label[graph.target]
+    kept = ((source >= 0) & (target >= 0)).nonzero().squeeze(1)
+    structure = Structure.from_edges(source[kept], target[kept], len(chosen), len(chosen))
+    return type(graph)(structure, **select(graph.attributes, kept))
+
+
+def permute(graph: Graph, order) -> Graph:
+    """See `Graph.permute`."""
+    order = check.indices("order", order, where="permute()")
+    if len(order) != graph.nodes:
+        raise ValueError(
+            f"permute(): order has {len(order)} entries, the graph {graph.nodes} nodes; list each once."
+        )
+    return subgraph(graph, order, where="permute()")
+
+
+def distinct(name: str, index: Tensor, *, where: str) -> None:
+    """No node is listed twice."""
+    values, counts = torch.unique(index, return_counts=True)
+    if len(values) < len(index):
+        raise ValueError(
+            f"{where}: {name} lists node {int(values[counts > 1][0])} more than once; each may appear once."
+        )

@@ -1,0 +1,55 @@
+"""out_i = Σ_{j→i} w_ij x_j for x of any leading shape: fold x to the kernel's layout, unfold the answer."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from heedful.kernels.propagate import propagate as kernel
+
+from . import check
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+
+def propagate(graph: Graph, x: Tensor, weight: Tensor | None) -> Tensor:
+    """The sum over what each node hears, times `weight` if there is one; see `Graph.propagate`."""
+    check.features(x, graph.sources, graph.device, where="propagate()")
+    structure = graph.structure
+    # Without gradients nobody will need the transpose, and building it costs a sort.
+    backward = structure.backward if torch.is_grad_enabled() else (None, None, None)
+    rest, heads, x, weight = _align(x, weight)
+    r, k, width = len(rest), len(heads), x.shape[-1]
+    # One edge gathers one contiguous row: the node, then the weighted dimensions, then all that share them.
+    x = x.permute(r + k, *range(r, r + k), *range(r), r + k + 1)
+    x = x.reshape(graph.sources, prod(heads), prod(rest) * width)
+    if weight is not None:
+        weight = weight.reshape(prod(heads), graph.edges).T
+    out = kernel(*structure.forward, *backward, x, weight)
+    out = out.reshape(graph.targets, *heads, *rest, width)
+    return out.permute(*range(1 + k, 1 + k + r), *range(1, 1 + k), 0, 1 + k + r)
+
+
+def _align(x: Tensor, weight: Tensor | None):
+    """Broadcast x to (*rest, *heads, sources, features) and weight to (*heads, edges), in one dtype."""
+    lead = x.shape[:-2]
+    if weight is None:
+        return lead, (), x, None
+    dtype = torch.promote_types(x.dtype, weight.dtype)
+    x, weight = x.to(dtype), weight.to(dtype)
+    try:
+        lead = torch.broadcast_shapes(lead, weight.shape[:-1])
+    except RuntimeError:
+        raise ValueError(
+            f"propagate(): x has shape {tuple(x.shape)} and weight {tuple(weight.shape)}; "
+            "what stands before (nodes, features) in x and before (edges) in weight must broadcast."
+        ) from None
+    while weight.dim() > 1 and weight.shape[0] == 1:
+        weight = weight[0]
+    rest = len(lead) - weight.dim() + 1
+    heads = lead[rest:]
+    return lead[:rest], heads, x.expand(*lead, *x.shape[-2:]), weight.expand(*heads, weight.shape[-1])

@@ -1,0 +1,101 @@
+"""Who listens to whom: edges grouped by listener (CSR), and by speaker (its transpose) once someone asks.
+
+Slot s of row i, rowptr[i] ≤ s < rowptr[i+1], says: i listens to col[s], over the caller's edge number
+edge[s]. Slots of a row are sorted by source, equal sources by edge number.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Slots(NamedTuple):
+    """Edges grouped by one end: where each row begins, then the other end and the number of each slot."""
+
+    rowptr: Tensor
+    col: Tensor
+    edge: Tensor
+
+
+class Structure:
+    """The connections of a graph without attributes; shared by graphs that differ only in those."""
+
+    def __init__(self, forward: Slots, sources: int, *, backward: Slots | None = None):
+        self.forward = forward
+        self.targets = forward.rowptr.shape[0] - 1
+        self.sources = sources
+        self.edges = forward.col.shape[0]
+        self._backward = backward
+        self._ends: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def from_edges(cls, source: Tensor, target: Tensor, sources: int, targets: int) -> Structure:
+        """Group edges by target. The indices must be valid already."""
+        return cls(group(target, source, targets, sources), sources)
+
+    @property
+    def backward(self) -> Slots:
+        """The transpose: edges grouped by source."""
+        if self._backward is None:
+            self._backward = transpose(self.forward, self.sources)
+        return self._backward
+
+    @property
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """Source and target of each edge, int64, in the caller's order."""
+        if self._ends is None:
+            _, col, edge = self.forward
+            source, target = torch.empty(2, self.edges, dtype=torch.int64, device=col.device)
+            source[edge] = col.long()
+            target[edge] = row_of_slot(self.forward)
+            self._ends = source, target
+        return self._ends
+
+    def reverse(self) -> Structure:
+        """Every edge turned round: speakers listen."""
+        return Structure(self.backward, self.targets, backward=self.forward)
+
+    def to(self, device) -> Structure:
+        """The same connections on another device."""
+        moved = [
+            None if s is None else Slots(*(t.to(device) for t in s)) for s in (self.forward, self._backward)
+        ]
+        return Structure(moved[0], self.sources, backward=moved[1])
+
+
+def group(row: Tensor, col: Tensor, rows: int, cols: int) -> Slots:
+    """Sort edges by (row, col, edge number) and say where each row begins."""
+    if rows * cols < 2**63:
+        edge = torch.argsort(row * cols + col, stable=True)
+    else:
+        edge = torch.argsort(col, stable=True)
+        edge = edge[torch.argsort(row[edge], stable=True)]
+    dtype = index_dtype(rows, cols, len(row))
+    return Slots(pointers(torch.bincount(row, minlength=rows), dtype), col[edge].to(dtype), edge.to(dtype))
+
+
+def transpose(slots: Slots, cols: int) -> Slots:
+    """Group by the other end. A stable sort by col alone suffices: the slots come sorted by row."""
+    order = torch.argsort(slots.col, stable=True)
+    dtype = slots.rowptr.dtype
+    counts = torch.bincount(slots.col, minlength=cols)
+    return Slots(pointers(counts, dtype), row_of_slot(slots)[order].to(dtype), slots.edge[order])
+
+
+def pointers(counts: Tensor, dtype: torch.dtype) -> Tensor:
+    """Where each row begins, and where the last one ends: 0 and the running sum of the counts."""
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)).to(dtype)
+
+
+def row_of_slot(slots: Slots) -> Tensor:
+    """The row each slot belongs to, int64."""
+    rows = torch.arange(len(slots.rowptr) - 1, device=slots.rowptr.device)
+    return rows.repeat_interleave(slots.rowptr.diff(), output_size=len(slots.col))
+
+
+def index_dtype(*counts: int) -> torch.dtype:
+    """int32 where every count fits (it halves what the kernels read), else int64."""
+    return torch.int32 if max(counts) < 2**31 else torch.int64

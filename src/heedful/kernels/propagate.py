@@ -1,0 +1,253 @@
+r"""The sum over incoming edges, and its two derivatives, which are the same sum seen from the other ends.
+
+    form(x, w, g) = Σ_{e: j→i} Σ_h w_eh ⟨x_jh, g_ih⟩
+
+    ∂form/∂g = propagate(graph, x, w)_i      = Σ_{e: j→i} w_eh x_jh
+    ∂form/∂x = propagate(transpose, g, w)_j  = Σ_{e: j→i} w_eh g_ih
+    ∂form/∂w = edge_dot(graph, g, x)_e       = ⟨g_ih, x_jh⟩
+
+Each is linear in each argument, so every derivative of every order is made of these three; nothing per edge
+and feature is ever stored. A graph comes as six tensors: `rowptr`, `col`, `edge` (slots grouped by target,
+the source and the edge id of each slot) and the same for the transpose. The transpose may be None where no
+gradient will be asked for. Shapes: x (sources, heads, features), w (edges, heads) or None for all ones, g
+(targets, heads, features).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import register_flop_formula
+
+from .parallel import over_rows
+
+LOW_PRECISION = (torch.float16, torch.bfloat16)
+
+
+def propagate(
+    rowptr: Tensor,
+    col: Tensor,
+    edge: Tensor,
+    colptr: Tensor | None,
+    row: Tensor | None,
+    edge_transposed: Tensor | None,
+    x: Tensor,
+    weight: Tensor | None,
+) -> Tensor:
+    """out[i, h] = Σ_s weight[edge[s], h] · x[col[s], h] over row i's slots s: (targets, heads, features)."""
+    # Dynamo cannot trace a Function that has a jvp; the operator itself is the twin without one.
+    call = _propagate if torch.compiler.is_compiling() else _Propagate.apply
+    return call(rowptr, col, edge, colptr, row, edge_transposed, x, weight)
+
+
+def edge_dot(
+    rowptr: Tensor,
+    col: Tensor,
+    edge: Tensor,
+    colptr: Tensor | None,
+    row: Tensor | None,
+    edge_transposed: Tensor | None,
+    g: Tensor,
+    x: Tensor,
+) -> Tensor:
+    """out[edge[s], h] = ⟨g[i, h], x[col[s], h]⟩ for every slot s of row i; (edges, heads)."""
+    call = _edge_dot if torch.compiler.is_compiling() else _EdgeDot.apply
+    return call(rowptr, col, edge, colptr, row, edge_transposed, g, x)
+
+
+@torch.library.custom_op("heedful::propagate", mutates_args=())
+def _propagate(
+    rowptr: Tensor,
+    col: Tensor,
+    edge: Tensor,
+    colptr: Tensor | None,
+    row: Tensor | None,
+    edge_transposed: Tensor | None,
+    x: Tensor,
+    weight: Tensor | None,
+) -> Tensor:
+    rows = rowptr.shape[0] - 1
+    if x.dtype in LOW_PRECISION:
+        wide = _propagate(
+            rowptr, col, edge, None, None, None, x.float(), None if weight is None else weight.float()
+        )
+        return wide.to(x.dtype)
+    if x.device.type != "cpu":
+        # Plain torch until these devices have a kernel of their own.
+        heard = x.index_select(0, col)
+        if weight is not None:
+            heard = heard * weight.index_select(0, edge).unsqueeze(-1)
+        return x.new_zeros(rows, *x.shape[1:]).index_add(0, _row_of_slot(rowptr, col), heard)
+
+    from . import propagate_numba as kernels
+
+    x = x.contiguous()
+    out = torch.empty(rows, *x.shape[1:], dtype=x.dtype)
+    work = col.shape[0] * x.shape[1] * x.shape[2]
+    if weight is None:
+        arrays = (col.numpy(), x.flatten(1).numpy(), out.flatten(1).numpy())
+        over_rows(kernels.add_rows, rowptr.numpy(), *arrays, work=work)
+    else:
+        arrays = (col.numpy(), edge.numpy(), weight.contiguous().numpy(), x.numpy(), out.numpy())
+        over_rows(kernels.add_weighted_rows, rowptr.numpy(), *arrays, work=work)
+    return out
+
+
+@torch.library.custom_op("heedful::edge_dot", mutates_args=())
+def _edge_dot(
+    rowptr: Tensor,
+    col: Tensor,
+    edge: Tensor,
+    colptr: Tensor | None,
+    row: Tensor | None,
+    edge_transposed: Tensor | None,
+    g: Tensor,
+    x: Tensor,
+) -> Tensor:
+    if x.dtype in LOW_PRECISION:
+        return _edge_dot(rowptr, col, edge, None, None, None, g.float(), x.float()).to(x.dtype)
+    out = x.new_empty(col.shape[0], x.shape[1])
+    if x.device.type != "cpu":
+        products = g.index_select(0, _row_of_slot(rowptr, col)) * x.index_select(0, col)
+        return out.index_copy(0, edge.long(), products.sum(-1))
+
+    from . import propagate_numba as kernels
+
+    arrays = (col.numpy(), edge.numpy(), g.contiguous().numpy(), x.contiguous().numpy(), out.numpy())
+    over_rows(kernels.dot_rows, rowptr.numpy(), *arrays, work=col.shape[0] * x.shape[1] * x.shape[2])
+    return out
+
+
+def _row_of_slot(rowptr: Tensor, col: Tensor) -> Tensor:
+    rows = torch.arange(rowptr.shape[0] - 1, device=rowptr.device)
+    return rows.repeat_interleave(rowptr.diff(), output_size=col.shape[0])
+
+
+@_propagate.register_fake
+def _(rowptr, col, edge, colptr, row, edge_transposed, x, weight):
+    return x.new_empty(rowptr.shape[0] - 1, x.shape[1], x.shape[2])
+
+
+@_edge_dot.register_fake
+def _(rowptr, col, edge, colptr, row, edge_transposed, g, x):
+    return x.new_empty(col.shape[0], x.shape[1])
+
+
+# The rules of differentiation and batching, written once for the Functions (eager) and the operators
+# (compiled).
+
+
+def _save(ctx, inputs, output):
+    tensors = [t for t in inputs if t is not None]
+    ctx.present = tuple(t is not None for t in inputs)
+    ctx.save_for_backward(*tensors)
+    ctx.save_for_forward(*tensors)
+
+
+def _saved(ctx):
+    tensors = iter(ctx.saved_tensors)
+    *graph, a, b = (next(tensors) if here else None for here in ctx.present)
+    return graph, a, b
+
+
+def _transpose(graph):
+    if graph[3] is None:
+        raise RuntimeError(
+            "propagate(): a gradient was asked for, but the graph came without its transpose. "
+            "Pass colptr, row and edge_transposed, or call under torch.no_grad()."
+        )
+    return [*graph[3:], *graph[:3]]
+
+
+def _propagate_backward(ctx, grad):
+    graph, x, weight = _saved(ctx)
+    grad_x = propagate(*_transpose(graph), grad, weight) if ctx.needs_input_grad[6] else None
+    grad_weight = edge_dot(*graph, grad, x) if ctx.needs_input_grad[7] else None
+    return *[None] * 6, grad_x, grad_weight
+
+
+def _edge_dot_backward(ctx, grad):
+    graph, g, x = _saved(ctx)
+    grad_g = propagate(*graph, x, grad) if ctx.needs_input_grad[6] else None
+    grad_x = propagate(*_transpose(graph), g, grad) if ctx.needs_input_grad[7] else None
+    return *[None] * 6, grad_g, grad_x
+
+
+def _propagate_vmap(info, in_dims, *inputs):
+    graph, (x, weight), (x_dim, weight_dim) = _unbatched(in_dims, inputs), inputs[6:], in_dims[6:]
+    if weight_dim is None:
+        # The weights are shared by the batch, so the batch is just more features.
+        x = x.movedim(x_dim, -1)  # (sources, heads, features, batch)
+        out = propagate(*graph, x.flatten(2), weight)
+        return out.unflatten(2, x.shape[2:]), 3
+    weight = weight.movedim(weight_dim, 1)  # (edges, batch, heads)
+    x = x.movedim(x_dim, 1) if x_dim is not None else x.unsqueeze(1).expand(-1, info.batch_size, -1, -1)
+    out = propagate(*graph, x.flatten(1, 2), weight.flatten(1))
+    return out.unflatten(1, weight.shape[1:]), 1
+
+
+def _edge_dot_vmap(info, in_dims, *inputs):
+    graph = _unbatched(in_dims, inputs)
+    g, x = (
+        t.movedim(dim, 1) if dim is not None else t.unsqueeze(1).expand(-1, info.batch_size, -1, -1)
+        for t, dim in zip(inputs[6:], in_dims[6:], strict=True)
+    )  # (nodes, batch, heads, features)
+    return edge_dot(*graph, g.flatten(1, 2), x.flatten(1, 2)).unflatten(1, x.shape[1:3]), 1
+
+
+def _unbatched(in_dims, inputs):
+    if any(dim is not None for dim in in_dims[:6]):
+        raise NotImplementedError("propagate(): vmap over the graph itself; use Graph.batch for many graphs.")
+    return inputs[:6]
+
+
+class _Propagate(torch.autograd.Function):
+    forward = staticmethod(_propagate)
+    setup_context = staticmethod(_save)
+    backward = staticmethod(_propagate_backward)
+    vmap = staticmethod(_propagate_vmap)
+
+    @staticmethod
+    def jvp(ctx, *tangents):
+        graph, x, weight = _saved(ctx)
+        dx, dweight = tangents[6:]
+        parts = [propagate(*graph, dx, weight)] if dx is not None else []
+        parts += [propagate(*graph, x, dweight)] if dweight is not None else []
+        return sum(parts[1:], parts[0])
+
+
+class _EdgeDot(torch.autograd.Function):
+    forward = staticmethod(_edge_dot)
+    setup_context = staticmethod(_save)
+    backward = staticmethod(_edge_dot_backward)
+    vmap = staticmethod(_edge_dot_vmap)
+
+    @staticmethod
+    def jvp(ctx, *tangents):
+        graph, g, x = _saved(ctx)
+        dg, dx = tangents[6:]
+        parts = [edge_dot(*graph, dg, x)] if dg is not None else []
+        parts += [edge_dot(*graph, g, dx)] if dx is not None else []
+        return sum(parts[1:], parts[0])
+
+
+def _save_for_backward(ctx, inputs, output):
+    # Operators have no forward mode, so their context lacks save_for_forward.
+    ctx.present = tuple(t is not None for t in inputs)
+    ctx.save_for_backward(*(t for t in inputs if t is not None))
+
+
+_propagate.register_autograd(_propagate_backward, setup_context=_save_for_backward)
+_edge_dot.register_autograd(_edge_dot_backward, setup_context=_save_for_backward)
+_propagate.register_vmap(_propagate_vmap)
+_edge_dot.register_vmap(_edge_dot_vmap)
+
+
+@register_flop_formula(torch.ops.heedful.propagate)
+def _propagate_flops(rowptr, col, edge, colptr, row, edge_transposed, x, weight, *, out_shape=None, **_):
+    return (1 if weight is None else 2) * col[0] * x[1] * x[2]
+
+
+@register_flop_formula(torch.ops.heedful.edge_dot)
+def _edge_dot_flops(rowptr, col, edge, colptr, row, edge_transposed, g, x, *, out_shape=None, **_):
+    return 2 * col[0] * x[1] * x[2]

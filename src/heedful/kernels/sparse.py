@@ -1,0 +1,646 @@
+"""Attention over the edges of a graph, with no tensor the size of the edges.
+
+    p_e = w_e s_e exp(l_e) / Σ_e' w_e' s_e' exp(l_e'),      out_i = Σ_{e = (i←j)} drop(p_e) (v_j + value_e)
+
+The similarity gives s and l; bias_e is added to l, weight_e is w_e. With x = q_i and y = k_j + key_e:
+
+    "additive"     l = leaky(x + y)           GAT (scalar q and k a head)
+    "additive_v2"  l = Σ_d a_d leaky(x + y)_d GATv2
+    "dot"          l = x · y                  softmax attention, its scale already in q
+    "power"        s = (x · y)^degree         polynomial kernels
+    "uniform"      neither                    the mean
+
+Forward keeps each row's maximum m and normaliser z; backward computes the weights again from them. The operators here
+are what torch sees (fakes, autograd, vmap, forward mode, compile); the loops are in `sparse_numba.py`, and `_backend`
+is the seam where another device's go. `sparse_composite` is the same function in plain torch: the judge in the tests,
+and what second derivatives and forward mode run through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.kernels.dropout import keep_mask, kept_scale, threshold
+from heedful.kernels.parallel import over_rows
+
+KINDS = ("additive", "additive_v2", "dot", "power", "uniform")
+
+
+class Structure(NamedTuple):
+    """Who listens to whom: edges by listener (CSR), and the same edges by speaker for the backward pass.
+
+    `edge` and `edge_transposed` say which of the caller's edges stands in each place (each edge once).
+    `colptr` may be a function that returns (colptr, row, edge_transposed), called when gradients first need it, or
+    None: then every backward pass sorts the edges again.
+    """
+
+    rowptr: Tensor  # (N+1,)
+    col: Tensor  # (E,)
+    edge: Tensor  # (E,)
+    colptr: Tensor | Callable[[], tuple[Tensor, Tensor, Tensor]] | None = None  # (M+1,)
+    row: Tensor | None = None  # (E,)
+    edge_transposed: Tensor | None = None  # (E,)
+
+
+def sparse_attention(
+    kind: str,
+    q: Tensor | None,
+    k: Tensor | None,
+    v: Tensor,
+    structure: Structure,
+    *,
+    a: Tensor | None = None,
+    bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    key: Tensor | None = None,
+    value: Tensor | None = None,
+    slope: float = 0.2,
+    degree: int = 2,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    implied: bool = False,
+) -> Tensor:
+    """out (N, H, dv) for q (N, H, dk), k (M, H, dk), v (M, H, dv); a (H, dk) for "additive_v2".
+
+    Per edge, in the caller's order, with one head or H: bias and weight (E, ·), key (E, ·, dk), value (E, ·, dv).
+    A listener without edges, or whose weights sum to exactly 0, gets 0. Dropout is a function of `seed` (one int64),
+    the head and the caller's edge, or with `implied` the pair i·M + j.
+    """
+    q, k = _checked(kind, q, k, v, structure, a, bias, weight, key, value, slope, degree, dropout, seed)
+    operands = (q, k, v, a, bias, weight, key, value)
+    given = [t for t in operands if t is not None]
+    dtype = torch.float32
+    for t in given:
+        dtype = torch.promote_types(dtype, t.dtype)
+    if any(t.dtype != dtype for t in given):
+        operands = tuple(t if t is None else t.to(dtype) for t in operands)
+    save = torch.is_grad_enabled() and any(t.requires_grad for t in given)
+    colptr, row, edge_transposed = structure[3:]
+    if isinstance(colptr, Tensor) or colptr is None:
+        lazy = None
+    elif torch.compiler.is_compiling():
+        lazy = None
+        colptr, row, edge_transposed = colptr() if save else (None, None, None)
+    else:
+        lazy, colptr, row, edge_transposed = colptr, None, None, None
+    function = _Compiled if torch.compiler.is_compiling() else _Sparse
+    settings = (kind, float(slope), int(degree), float(dropout), bool(implied), save, lazy)
+    out = function.apply(
+        *settings, *operands, seed if dropout else None, *structure[:3], colptr, row, edge_transposed
+    )[0]
+    return out if out.dtype == v.dtype else out.to(v.dtype)
+
+
+def _checked(kind, q, k, v, structure, a, bias, weight, key, value, slope, degree, dropout, seed):
+    def fail(message):
+        raise ValueError(f"sparse_attention(): {message}")
+
+    if kind not in KINDS:
+        fail(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}.")
+    if v.dim() != 3:
+        fail(f"v has shape {tuple(v.shape)}; it must be (speakers, heads, features). Fold batches into the heads.")
+    (M, H, dv), N, E = v.shape, structure.rowptr.shape[0] - 1, structure.col.shape[0]
+    if kind == "uniform":
+        q = v.new_empty((N, H, 0)) if q is None else q
+        k = v.new_empty((M, H, 0)) if k is None else k
+    if q is None or k is None:
+        fail(f"{kind!r} needs q and k; only 'uniform' goes without.")
+    dk = q.shape[-1]
+    if tuple(q.shape) != (N, H, dk) or tuple(k.shape) != (M, H, dk):
+        fail(
+            f"q has shape {tuple(q.shape)} and k {tuple(k.shape)}; with {N} rows and v {tuple(v.shape)} they must be "
+            f"({N}, {H}, dk) and ({M}, {H}, dk)."
+        )
+    if kind == "additive" and dk != 1:
+        fail(f"'additive' compares one number a head, q has {dk}. Use 'additive_v2' with a, or sum them first.")
+    if (a is not None) != (kind == "additive_v2"):
+        fail(f"a is {'missing' if a is None else 'given'}; 'additive_v2' takes it and no other kind does.")
+    if a is not None and tuple(a.shape) != (H, dk):
+        fail(f"a has shape {tuple(a.shape)}; it must be ({H}, {dk}).")
+    if kind == "uniform" and key is not None:
+        fail("'uniform' compares nothing, so it takes no key.")
+    for name, t, tail in (("bias", bias, ()), ("weight", weight, ()), ("key", key, (dk,)), ("value", value, (dv,))):
+        if t is not None and tuple(t.shape) not in ((E, 1, *tail), (E, H, *tail)):
+            fail(f"{name} has shape {tuple(t.shape)}; it must be {(E, 1, *tail)} or {(E, H, *tail)}.")
+    if kind == "power" and degree < 1:
+        fail(f"degree is {degree}; it must be an integer of at least 1.")
+    if not 0 <= dropout <= 1:
+        fail(f"dropout is {dropout}; it is a probability.")
+    if dropout and seed is None:
+        fail("dropout needs a seed, a tensor of one int64.")
+    return q, k
+
+
+# --- the operators -------------------------------------------------------------------------------------------------
+
+
+def _backend(device: torch.device) -> ModuleType:
+    """Whose loops run on this device. The seam for a Triton twin."""
+    if device.type != "cpu":
+        raise NotImplementedError(
+            f"sparse_attention(): there is no kernel for {device.type} yet; move the tensors to the CPU, or use "
+            "sparse_composite, which runs anywhere and keeps one number an edge and head."
+        )
+    from heedful.kernels import sparse_numba
+
+    return sparse_numba
+
+
+def _plain(kind: str, heads: int, features: int, *extras) -> bool:
+    """Is this GAT without edge inputs, of a shape worth its own kernels (`additive_kernels`)?"""
+    powers = heads & (heads - 1) == 0 and features & (features - 1) == 0
+    return kind == "additive" and powers and 0 < heads * features <= 256 and all(t is None for t in extras)
+
+
+@cache
+def _nothing(dtype: torch.dtype):
+    return torch.empty(0, dtype=dtype).numpy()
+
+
+def _flat(t: Tensor | None, dtype: torch.dtype):
+    return _nothing(dtype) if t is None else t.contiguous().numpy().reshape(-1)
+
+
+def _heads(t: Tensor | None) -> int:
+    return 0 if t is None else t.shape[1]
+
+
+def _indices(*indices: Tensor):
+    """As NumPy, all of one type, so that each kernel is compiled for int32 or int64 and not for mixtures."""
+    if any(t.dtype != indices[0].dtype for t in indices):
+        indices = tuple(t.long() for t in indices)
+    return [t.contiguous().numpy() for t in indices]
+
+
+def _common(numba, kind, q, k, v, a, bias, weight, key, value, slope, degree, dropout, seed, implied):
+    """The arguments all general kernels share, in their order."""
+    t = v.dtype
+    (M, H, dv), dk = v.shape, q.shape[2]
+    return (
+        numba.KINDS[kind], H, dk, dv, _flat(q, t), _flat(k, t), _flat(v, t), _flat(a, t),
+        _flat(bias, t), _heads(bias), _flat(weight, t), _heads(weight), _flat(key, t), _heads(key),
+        _flat(value, t), _heads(value), slope, degree, *_dropping(numba, dropout, seed), implied, M,
+    )  # fmt: skip
+
+
+def _dropping(numba, dropout, seed):
+    return _flat(seed if dropout else None, torch.int64), numba.np.uint64(threshold(dropout)), kept_scale(dropout)
+
+
+@torch.library.custom_op("heedful::sparse_forward", mutates_args=())
+def forward(
+    kind: str,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor | None,
+    rowptr: Tensor,
+    col: Tensor,
+    edge: Tensor,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    key: Tensor | None,
+    value: Tensor | None,
+    slope: float,
+    degree: int,
+    dropout: float,
+    seed: Tensor | None,
+    implied: bool,
+    save: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """(out, m, z, O⁺, P⁺); the last two are empty unless `save` and the kernel has a use for them."""
+    numba = _backend(v.device)
+    out, m, z, plus, plus_mass = _forward_outputs(kind, v, rowptr, bias, weight, key, value, save)
+    H, dv = v.shape[1:]
+    index = _indices(rowptr, col, edge)
+    work = 4 * col.shape[0] * H * (q.shape[2] + dv + 8)
+    if _plain(kind, H, dv, bias, weight, key, value):
+        kernel = numba.additive_kernels(H, dv)[0]
+        over_rows(
+            kernel, *index, q.contiguous().numpy(), k.contiguous().numpy(), v.contiguous().numpy(),
+            *_dropping(numba, dropout, seed), implied, save, slope,
+            out.numpy(), m.numpy(), z.numpy(), plus.numpy(), plus_mass.numpy(), work=work,
+        )  # fmt: skip
+    else:
+        common = _common(
+            numba, kind, q, k, v, a, bias, weight, key, value, slope, degree, dropout, seed, implied
+        )
+        over_rows(numba.forward_rows, *index, *common, *(_flat(t, v.dtype) for t in (out, m, z)), work=work)
+    return out, m, z, plus, plus_mass
+
+
+def _forward_outputs(kind, v, rowptr, bias, weight, key, value, save):
+    N, (_, H, dv) = rowptr.shape[0] - 1, v.shape
+    plain = save and _plain(kind, H, dv, bias, weight, key, value)
+    out, m, z = v.new_empty((N, H, dv)), v.new_empty((N, H)), v.new_empty((N, H))
+    # The kernels are compiled for three and two dimensions, so what is not there has as many.
+    plus, plus_mass = v.new_empty((N, H, dv) if plain else (0, 0, 0)), v.new_empty((N, H) if plain else (0, 0))
+    return out, m, z, plus, plus_mass
+
+
+@forward.register_fake
+def _(
+    kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value, slope, degree, dropout, seed, implied, save
+):
+    return _forward_outputs(kind, v, rowptr, bias, weight, key, value, save)
+
+
+@torch.library.custom_op("heedful::sparse_backward", mutates_args=())
+def backward(
+    kind: str,
+    gradient: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    a: Tensor | None,
+    rowptr: Tensor,
+    col: Tensor,
+    edge: Tensor,
+    colptr: Tensor | None,
+    row: Tensor | None,
+    edge_transposed: Tensor | None,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    key: Tensor | None,
+    value: Tensor | None,
+    slope: float,
+    degree: int,
+    dropout: float,
+    seed: Tensor | None,
+    implied: bool,
+    out: Tensor,
+    m: Tensor,
+    z: Tensor,
+    plus: Tensor,
+    plus_mass: Tensor,
+    needs: Sequence[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of (q, k, v, a, bias, weight, key, value), those not needed empty."""
+    numba = _backend(v.device)
+    (M, H, dv), N, dtype = v.shape, rowptr.shape[0] - 1, v.dtype
+    operands = (q, k, v, a, bias, weight, key, value)
+    grads = _gradient_outputs(operands, needs, v)
+    if kind == "uniform":
+        for grad in grads[:2]:
+            grad.zero_()
+    work = 8 * col.shape[0] * H * (q.shape[2] + dv + 8)
+    dropping = _dropping(numba, dropout, seed)
+
+    def by_speaker():
+        if colptr is None:
+            return build_transpose(rowptr, col, edge, M)
+        return colptr, row, edge_transposed
+
+    if plus.shape[0] == N and plus.dim() == 3 and _plain(kind, H, dv, bias, weight, key, value):
+        _, listeners, speakers = numba.additive_kernels(H, dv)
+        g = gradient.contiguous().numpy()
+        table = v.new_empty((N, 4, H)).numpy()
+        dq, dk, dv_ = (grad if needed else torch.empty_like(t, memory_format=torch.contiguous_format)
+                       for grad, needed, t in zip(grads, needs, operands[:3], strict=False))  # fmt: skip
+        over_rows(
+            listeners, rowptr.contiguous().numpy(), g, q.contiguous().numpy(), m.numpy(), z.numpy(), out.numpy(),
+            plus.numpy(), plus_mass.numpy(), slope, table, dq.numpy(), work=8 * N * H * dv,
+        )  # fmt: skip
+        if needs[1] or needs[2]:
+            over_rows(
+                speakers, *_indices(*by_speaker()), table, g, k.contiguous().numpy(), v.contiguous().numpy(),
+                *dropping, implied, slope, dk.numpy(), dv_.numpy(), work=work,
+            )  # fmt: skip
+        return grads
+    common = _common(numba, kind, q, k, v, a, bias, weight, key, value, slope, degree, dropout, seed, implied)
+    g, D = _flat(gradient, dtype), v.new_empty(N * H).numpy()
+    index = _indices(rowptr, col, edge)
+    over_rows(numba.row_dots, index[0], g, _flat(out, dtype), H, dv, D, work=2 * N * H * dv)
+    shared = (*common, g, _flat(m, dtype), _flat(z, dtype), D)
+    dq, dk, dv_, da, *per_edge = (_flat(grad, dtype) for grad in grads)
+    compares = kind != "uniform"
+    if (needs[0] and compares) or any(needs[3:]):
+        parts = q.new_empty(N * H * q.shape[2] if needs[3] else 0).numpy()
+        over_rows(numba.backward_rows, *index, *shared, dq, parts, *per_edge, work=work)
+        if needs[3]:
+            numba.sum_rows(parts, N, H * q.shape[2], da)
+    if (needs[1] and compares) or needs[2]:
+        over_rows(numba.backward_columns, *_indices(*by_speaker()), *shared, dk, dv_, work=work)
+    return grads
+
+
+def _gradient_outputs(operands, needs, v):
+    """Per-edge gradients start from nothing too: `Structure.edge` names every edge once, so all are written."""
+    return tuple(
+        v.new_empty(t.shape if needed and t is not None else (0,))
+        for t, needed in zip(operands, needs, strict=True)
+    )
+
+
+@backward.register_fake
+def _(kind, gradient, q, k, v, a, rowptr, col, edge, colptr, row, edge_transposed, bias, weight, key, value,
+      slope, degree, dropout, seed, implied, out, m, z, plus, plus_mass, needs):  # fmt: skip
+    return _gradient_outputs((q, k, v, a, bias, weight, key, value), needs, v)
+
+
+def build_transpose(rowptr: Tensor, col: Tensor, edge: Tensor, speakers: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(colptr, row, edge_transposed) of a CSR structure."""
+    result = rowptr.new_empty(speakers + 1), torch.empty_like(col), torch.empty_like(edge)
+    _backend(col.device).transpose(*(t.contiguous().numpy() for t in (rowptr, col, edge)), *(t.numpy() for t in result))
+    return result
+
+
+# --- autograd ------------------------------------------------------------------------------------------------------
+
+SETTINGS, OPERANDS = 7, 8  # (kind, slope, degree, dropout, implied, save, lazy), (q, k, v, a, bias, weight, key, value)
+
+
+class _Compiled(torch.autograd.Function):
+    """What torch.compile traces. Dynamo takes no Function with a jvp, so the rest is in the subclass."""
+
+    @staticmethod
+    def forward(
+        kind, slope, degree, dropout, implied, save, lazy,
+        q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge, colptr, row, edge_transposed,
+    ):  # fmt: skip
+        return torch.ops.heedful.sparse_forward(
+            kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value, slope, degree, dropout, seed, implied, save
+        )
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.settings = inputs[:SETTINGS]
+        ctx.save_for_backward(*inputs[SETTINGS:], *output)
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, gradient, *_):
+        none = (None,) * SETTINGS
+        if gradient is None:
+            return (*none, *(None,) * 15)
+        needs = ctx.needs_input_grad[SETTINGS : SETTINGS + OPERANDS]
+        grads = _backward_operator(ctx.settings, needs, gradient, *ctx.saved_tensors)
+        return (*none, *(grad if needed else None for grad, needed in zip(grads, needs, strict=True)), *(None,) * 7)
+
+
+def _backward_operator(
+    settings, needs, gradient,
+    q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge, colptr, row, edge_transposed, out, m, z, plus, mass,
+):  # fmt: skip
+    kind, slope, degree, dropout, implied, _, _ = settings
+    return torch.ops.heedful.sparse_backward(
+        kind, gradient, q, k, v, a, rowptr, col, edge, colptr, row, edge_transposed, bias, weight, key, value,
+        slope, degree, dropout, seed, implied, out, m, z, plus, mass, list(needs),
+    )  # fmt: skip
+
+
+class _Sparse(_Compiled):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _Compiled.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[SETTINGS:], *output)
+
+    @staticmethod
+    def backward(ctx, gradient, *_):
+        none = (None,) * SETTINGS
+        if gradient is None:
+            return (*none, *(None,) * 15)
+        needs = ctx.needs_input_grad[SETTINGS : SETTINGS + OPERANDS]
+        saved, lazy = list(ctx.saved_tensors), ctx.settings[6]
+        if lazy is not None:
+            saved[12:15] = lazy()
+        # A Function of its own, so that it can be differentiated again; torch.func always asks for that.
+        grads = _Gradient.apply(ctx.settings, needs, gradient, *saved)
+        return (*none, *(grad if needed else None for grad, needed in zip(grads, needs, strict=True)), *(None,) * 7)
+
+    @staticmethod
+    def jvp(ctx, *tangents):
+        saved = ctx.saved_tensors
+        operands, tangents = saved[:OPERANDS], tangents[SETTINGS : SETTINGS + OPERANDS]
+        moving = [n for n, t in enumerate(tangents) if t is not None]
+
+        def function(*moved):
+            return _composite_of(ctx.settings, saved, _replaced(operands, moving, moved))
+
+        tangent = _push(function, [operands[n] for n in moving], [tangents[n] for n in moving])
+        return tangent, None, None, None, None
+
+    @staticmethod
+    def vmap(info, in_dims, *arguments):
+        H = _unbatched_heads(arguments[SETTINGS + 2], in_dims[SETTINGS + 2])
+        tensors = _folded(info.batch_size, H, in_dims[SETTINGS:], arguments[SETTINGS:])
+        outputs = _Sparse.apply(*arguments[:SETTINGS], *tensors)
+        return _unfolded(outputs, info.batch_size)
+
+
+class _Gradient(torch.autograd.Function):
+    """The backward pass as a function of its own: fused itself, its derivatives through the composite.
+
+    m, z, O⁺ and P⁺ are functions of the operands, so all of the derivative goes to the gradient and the operands.
+    """
+
+    @staticmethod
+    def forward(settings, needs, gradient, *saved):
+        return _backward_operator(settings, needs, gradient, *saved)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.settings, ctx.needs = inputs[:2]
+        ctx.save_for_backward(*inputs[2:])
+        ctx.save_for_forward(*inputs[2:])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def _function(ctx, wanted, chosen):
+        """(gradient, *operands)[chosen] to the gradients `wanted`, by the composite."""
+        variables, saved = ctx.saved_tensors[: 1 + OPERANDS], ctx.saved_tensors[1:]
+
+        def function(*values):
+            gradient, *operands = _replaced(variables, chosen, values)
+
+            def out(*picked):
+                return _composite_of(ctx.settings, saved, _replaced(operands, wanted, picked))
+
+            return torch.func.vjp(out, *(operands[n] for n in wanted))[1](gradient)
+
+        return function, [variables[n] for n in chosen]
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        wanted = [n for n, g in enumerate(gradients) if g is not None and ctx.needs[n]]
+        chosen = [n for n in range(1 + OPERANDS) if ctx.needs_input_grad[2 + n]]
+        result = [None] * (1 + OPERANDS)
+        if wanted:
+            function, primals = _Gradient._function(ctx, wanted, chosen)
+            pulled = torch.func.vjp(function, *primals)[1](tuple(gradients[n] for n in wanted))
+            result = _replaced(result, chosen, pulled)
+        return (None, None, *result, *(None,) * 12)
+
+    @staticmethod
+    def jvp(ctx, *tangents):
+        tangents = tangents[2 : 3 + OPERANDS]
+        wanted = [n for n in range(OPERANDS) if ctx.needs[n]]
+        chosen = [n for n, t in enumerate(tangents) if t is not None]
+        function, primals = _Gradient._function(ctx, wanted, chosen)
+        pushed = _push(function, primals, [tangents[n] for n in chosen])
+        empty = ctx.saved_tensors[1].new_empty(0)
+        return tuple(_replaced([empty] * OPERANDS, wanted, pushed))
+
+    @staticmethod
+    def vmap(info, in_dims, settings, needs, gradient, *saved):
+        size, dims = info.batch_size, in_dims[3:]
+        H = _unbatched_heads(saved[2], dims[2])
+        heads = [t if t is None else _unbatched_heads(t, d) for t, d in zip(saved, dims, strict=True)]
+        gradient = _nodes(size, gradient, in_dims[2])
+        tensors = _folded(size, H, dims, saved, needs)
+        outputs = _Gradient.apply(settings, needs, gradient, *tensors)
+        grads, places = [], []
+        for n, grad in enumerate(outputs):
+            if not needs[n]:
+                grads, places = [*grads, grad], [*places, None]
+            elif n == 3:  # a (H, dk)
+                grads, places = [*grads, grad.unflatten(0, (size, H))], [*places, 0]
+            else:
+                grad = grad.unflatten(1, (size, H))
+                if n > 3 and heads[n] == 1:
+                    grad = grad.sum(2, keepdim=True)
+                grads, places = [*grads, grad], [*places, 1]
+        return tuple(grads), tuple(places)
+
+
+def _replaced(values, places, by):
+    values = list(values)
+    for place, new in zip(places, by, strict=True):
+        values[place] = new
+    return values
+
+
+def _push(function, primals, tangents):
+    """The directional derivative by two pullbacks (u ↦ uᵀJ is linear; pull t back through it): reverse mode only, so
+    it can run inside a forward-mode level."""
+    shape, _ = torch.func.vjp(function, *primals)
+    one = isinstance(shape, Tensor)
+
+    def pulled(*u):
+        return torch.func.vjp(function, *primals)[1](u[0] if one else u)
+
+    zeros = [torch.zeros_like(t) for t in ((shape,) if one else shape)]
+    pushed = torch.func.vjp(pulled, *zeros)[1](tuple(tangents))
+    return pushed[0] if one else pushed
+
+
+def _composite_of(settings, saved, operands):
+    kind, slope, degree, dropout, implied, _, _ = settings
+    q, k, v, a, bias, weight, key, value = operands
+    return sparse_composite(
+        kind, q, k, v, Structure(*saved[9:12]), a=a, bias=bias, weight=weight, key=key, value=value, slope=slope,
+        degree=degree, dropout=dropout, seed=saved[8], implied=implied,
+    )  # fmt: skip
+
+
+# --- vmap: the new dimension becomes more heads --------------------------------------------------------------------
+
+
+def _unbatched_heads(v, dim):
+    return v.shape[1] if dim is None or v.dim() < 2 else v.movedim(dim, 0).shape[2 if v.dim() > 2 else 1]
+
+
+def _nodes(size, t, dim):
+    """(B, N, H, …) to (N, B·H, …)"""
+    t = t.unsqueeze(1).expand(-1, size, *t.shape[1:]) if dim is None else t.movedim(dim, 1)
+    return t.flatten(1, 2)
+
+
+def _folded(size, H, dims, tensors, needs=None):
+    """q k v a bias weight key value seed, six of structure, and (in backward) out m z O⁺ P⁺, with B·H heads."""
+    folded = []
+    for n, (t, dim) in enumerate(zip(tensors, dims, strict=True)):
+        if t is None or (n >= 15 and t.numel() == 0 and t.shape[0] == 0):
+            folded.append(t)
+        elif n in (0, 1, 2) or n >= 15:
+            folded.append(_nodes(size, t, dim))
+        elif n in (3, 8):  # a (H, dk), seed (S,): each copy has its own, and counts its heads from 0
+            t = t.expand(size, *t.shape) if dim is None else t.movedim(dim, 0)
+            folded.append(t.flatten(0, 1))
+        elif n < 8:
+            if dim is None and t.shape[1] == 1 and not (needs and needs[n]):
+                folded.append(t)
+                continue
+            t = t.unsqueeze(1).expand(-1, size, *t.shape[1:]) if dim is None else t.movedim(dim, 1)
+            folded.append(t.expand(-1, -1, H, *t.shape[3:]).flatten(1, 2))
+        elif dim is not None:
+            raise ValueError("sparse_attention(): vmap over the structure itself is not supported; batch the graphs.")
+        else:
+            folded.append(t)
+    return folded
+
+
+def _unfolded(outputs, size):
+    """(N, B·H, …) to (N, B, H, …); what was not saved stays as it is."""
+    out, places = [], []
+    for n, t in enumerate(outputs):
+        absent = n > 2 and t.shape[0] == 0
+        out.append(t if absent else t.unflatten(1, (size, -1)))
+        places.append(None if absent else 1)
+    return tuple(out), tuple(places)
+
+
+# --- the same in plain torch ---------------------------------------------------------------------------------------
+
+
+def sparse_composite(
+    kind: str,
+    q: Tensor | None,
+    k: Tensor | None,
+    v: Tensor,
+    structure: Structure,
+    *,
+    a: Tensor | None = None,
+    bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    key: Tensor | None = None,
+    value: Tensor | None = None,
+    slope: float = 0.2,
+    degree: int = 2,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    implied: bool = False,
+) -> Tensor:
+    """`sparse_attention` by gathering every edge: any device, differentiable as often as you like, E·H·d memory."""
+    N, j, e = structure.rowptr.shape[0] - 1, structure.col.long(), structure.edge.long()
+    M, H, _ = v.shape
+    i = torch.repeat_interleave(
+        torch.arange(N, device=v.device), structure.rowptr.long().diff(), output_size=j.shape[0]
+    )
+    base, logit = v.new_ones((j.shape[0], H)), v.new_zeros((j.shape[0], H))  # (E, H)
+    if kind != "uniform":
+        x, y = q[i], k[j] if key is None else k[j] + key[e]  # (E, H, dk)
+        if kind == "dot":
+            logit = (x * y).sum(-1)
+        elif kind == "power":
+            base = (x * y).sum(-1) ** degree
+        else:
+            s = torch.where(x + y > 0, x + y, slope * (x + y))
+            logit = s.squeeze(-1) if kind == "additive" else (a * s).sum(-1)
+    if bias is not None:
+        logit = logit + bias[e]
+    if weight is not None:
+        base = base * weight[e]
+    heard = torch.where(base == 0, -torch.inf, logit).detach()
+    m = heard.new_full((N, H), -torch.inf).index_reduce(0, i, heard, "amax")
+    m = torch.where(m == -torch.inf, 0, m)
+    # An edge of weight 0 is no part of the maximum; its exp must not become inf, for inf · 0 is NaN.
+    shifted = logit - m[i]
+    p = base * torch.where(base == 0, shifted.clamp(max=80), shifted).exp()
+    z = v.new_zeros((N, H)).index_add(0, i, p)
+    if dropout:
+        each = H // seed.shape[0]
+        counter = (i * M + j if implied else e).unsqueeze(-1)
+        head = torch.arange(H, device=v.device)
+        p = p * keep_mask(seed[head // each], head % each, counter, dropout) * kept_scale(dropout)
+    heard_value = v[j] if value is None else v[j] + value[e]  # (E, H, dv)
+    total = torch.zeros_like(v[:1]).expand(N, -1, -1).index_add(0, i, p.unsqueeze(-1) * heard_value)
+    empty = (z == 0).unsqueeze(-1)
+    return torch.where(empty, 0, total / torch.where(empty, 1, z.unsqueeze(-1)))
