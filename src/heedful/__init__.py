@@ -7,32 +7,37 @@
 torch.Size([2, 4, 10, 8])
 """
 
-from .attention import (
-    Additive,
-    Alibi,
-    Argmax,
-    Causal,
-    EluKernel,
-    Everyone,
-    FeatureMap,
-    Global,
-    Mask,
-    Plan,
-    Polynomial,
-    RandomFeatures,
-    Relative,
-    Rotary,
-    ScoreFunction,
-    Segments,
-    Softmax,
-    T5Buckets,
-    Uniform,
-    Window,
-    attend,
-    explain,
-    step,
-)
-from .graphs import Graph
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .attention import (
+        Additive,
+        Alibi,
+        Argmax,
+        Causal,
+        EluKernel,
+        Everyone,
+        FeatureMap,
+        Global,
+        Mask,
+        Plan,
+        Polynomial,
+        RandomFeatures,
+        Relative,
+        Rotary,
+        ScoreFunction,
+        Segments,
+        Softmax,
+        T5Buckets,
+        Uniform,
+        Window,
+        attend,
+        explain,
+        step,
+    )
+    from .graphs import Graph
 
 __version__ = "0.1.0"
 
@@ -62,3 +67,20 @@ __all__ = [
     "explain",
     "step",
 ]
+
+
+def __getattr__(name: str):
+    # The operator needs torch, which takes a second to load; `heedful --version` answers without.
+    from importlib import import_module
+
+    if name in ("attention", "graphs"):
+        return import_module(f"{__name__}.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(".graphs" if name == "Graph" else ".attention", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__")), "attention", "graphs"})

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..graphs import Graph
 from .problem import NeighborFacts
+from .transforms import traced
 
 
 @dataclass(frozen=True)
@@ -446,11 +447,11 @@ class Edges(Neighbors):
         graph = self.edges
         return (graph.target * graph.sources + graph.source).sort().values
 
-    @cached_property
+    @property
     def repeated(self) -> bool:
         """Whether some pair has several edges. Looked up only where a dense strategy could matter, else assumed."""
         graph = self.edges
-        if graph.targets * graph.sources > 16 * graph.edges:
+        if graph.targets * graph.sources > 16 * graph.edges or traced():
             return True
         return bool((self._codes[1:] == self._codes[:-1]).any())
 
@@ -508,14 +509,16 @@ class _Pair(Neighbors):
 
     def facts(self, queries, keys):
         left, right = self.left.facts(queries, keys), self.right.facts(queries, keys)
-        name = f"{left.name} {self.symbol} {right.name}"
+        name = repr(self)
         interval = self._interval(left.interval, right.interval)
         if interval is not None:
             return interval_facts(name, *interval, queries, keys)
         return self._facts(name, left, right, float(queries) * keys)
 
     def __repr__(self):
-        return f"{self.left} {self.symbol} {self.right}"
+        # & binds tighter than |, so only an | inside an & needs parentheses.
+        sides = (f"({x})" if isinstance(x, Any) and isinstance(self, All) else str(x) for x in (self.left, self.right))
+        return f" {self.symbol} ".join(sides)
 
 
 class All(_Pair):

@@ -10,11 +10,12 @@ from operator import index
 import torch
 from torch import Tensor
 
+from ..graphs import Graph
 from .check import check_call, check_dropout, layout
 from .neighbors import Everyone, Neighbors, as_neighbors
 from .plan import _FORGET, Plan, make_plan, with_measurements
 from .position import Position
-from .problem import Problem
+from .problem import NeighborFacts, Problem
 from .similarity import Similarity, Softmax
 from .strategies import STRATEGIES, Call, Strategy
 from .transforms import functorch_active
@@ -76,9 +77,9 @@ def attend(
                 strategy=strategy,
                 exact=exact,
             )
-    if not isinstance(neighbors, Neighbors) or not hasattr(neighbors, "shape_key"):
-        neighbors = as_neighbors(neighbors)
     try:
+        if isinstance(neighbors, Graph):
+            neighbors = as_neighbors(neighbors)
         seen = (
             query.shape,
             key.shape,
@@ -98,22 +99,23 @@ def attend(
             strategy,
             exact,
         )
-        way = _CHOSEN.get(seen)
+        chosen = _CHOSEN.get(seen)
     except (AttributeError, TypeError):  # something is not what it should be; checking says what
-        seen = way = None
-    if way is None:
+        seen = chosen = None
+    if chosen is None:
+        neighbors = as_neighbors(neighbors)
         problem = _problem(query, key, value, similarity, neighbors, position, dropout, exact)
         if problem is None:
             return _nobody(query, key, value)
-        chosen = make_plan(problem, strategy).strategy
-        way = strategy if isinstance(strategy, Strategy) else STRATEGIES[chosen]
+        name = make_plan(problem, strategy).strategy
+        chosen = (strategy if isinstance(strategy, Strategy) else STRATEGIES[name], problem.neighbors)
         if len(_CHOSEN) > 8192:
             _CHOSEN.clear()
-        _CHOSEN[seen] = way
-    return _run(way, query, key, value, similarity, neighbors, position, dropout)
+        _CHOSEN[seen] = chosen
+    return _run(chosen[0], query, key, value, similarity, neighbors, position, dropout, chosen[1])
 
 
-_CHOSEN: dict[tuple, Strategy] = {}
+_CHOSEN: dict[tuple, tuple[Strategy, NeighborFacts]] = {}
 _FORGET.append(_CHOSEN.clear)
 
 
@@ -211,7 +213,7 @@ def _reach(neighbors, facts, queries: int, keys: int) -> tuple[int, int]:
     return int(max(0, min(high, keys - 1))), int(max(0, min(-low, queries - 1)))
 
 
-def _run(way: Strategy, query, key, value, similarity, neighbors, position, dropout) -> Tensor:
+def _run(way: Strategy, query, key, value, similarity, neighbors, position, dropout, facts=None) -> Tensor:
     single = query.dim() == 2
     if single:
         query, key, value = query[None], key[None], value[None]
@@ -224,7 +226,7 @@ def _run(way: Strategy, query, key, value, similarity, neighbors, position, drop
     seed = None
     if dropout:
         seed = torch.randint(torch.iinfo(torch.int64).max, (1,), device=query.device)
-    out = way(Call(query, key, value, similarity, neighbors, position, dropout, seed))
+    out = way(Call(query, key, value, similarity, neighbors, position, dropout, seed, facts))
     return out[0] if single else out
 
 

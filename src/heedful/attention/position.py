@@ -49,7 +49,7 @@ def _check_numbers(what: str, table: Tensor) -> None:
     if not isinstance(table, Tensor) or not table.is_floating_point():
         got = table.dtype if isinstance(table, Tensor) else type(table).__name__
         raise TypeError(f"{what} must be a floating-point tensor, got {got}.")
-    if not traced(table) and table.device.type != "meta":
+    if not traced() and table.device.type != "meta":
         bad = torch.isnan(table) | (table == math.inf)
         if bool(bad.any()):
             where = tuple(bad.nonzero()[0].tolist())

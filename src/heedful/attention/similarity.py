@@ -232,11 +232,11 @@ class Polynomial(Similarity):
         return (query * key).sum(-1) ** self.degree
 
     def query_features(self, query):
-        index, weight = _monomials(query.shape[-1], self.degree)
-        return _products(query, index) * torch.tensor(weight, dtype=query.dtype, device=query.device)
+        factors, counts = _monomials(query, self.degree)
+        return _products(query, factors) * counts
 
     def key_features(self, key):
-        return _products(key, _monomials(key.shape[-1], self.degree)[0])
+        return _products(key, _monomials(key, self.degree)[0])
 
     def __repr__(self):
         constant = "" if self.constant == 1.0 else f", constant={self.constant:g}"
@@ -249,22 +249,33 @@ def _size(x: Tensor) -> Tensor:
     return torch.where(length > 0, torch.exp2(torch.ceil(torch.log2(length))), torch.ones_like(length))
 
 
+def _monomials(x: Tensor, degree: int) -> tuple[Tensor, Tensor]:
+    """The distinct monomials of a degree, (degree, features) factors of each, and how often each occurs in (Σx)^degree."""
+    factors, counts = _monomial_table(x.shape[-1], degree, str(x.device))
+    return factors, counts.to(x.dtype)
+
+
+@torch.compiler.assume_constant_result
+def _monomial_table(width: int, degree: int, device: str) -> tuple[Tensor, Tensor]:
+    return _monomial_tensors(width, degree, device)
+
+
 @cache
-def _monomials(width: int, degree: int) -> tuple[list[list[int]], list[float]]:
-    """The distinct monomials of a degree, as one list of factors a position, and how often each occurs in (Σx)^degree."""
+def _monomial_tensors(width: int, degree: int, device: str) -> tuple[Tensor, Tensor]:
     combos = list(itertools.combinations_with_replacement(range(width), degree))
-    weights = [
+    counts = [
         math.factorial(degree) / math.prod(math.factorial(combo.count(x)) for x in set(combo)) for combo in combos
     ]
-    return [list(position) for position in zip(*combos, strict=True)], weights
+    with torch.no_grad():
+        factors = torch.tensor(combos, device=device).view(-1, degree).T.contiguous()
+        return factors, torch.tensor(counts, dtype=torch.float64, device=device)
 
 
-def _products(x: Tensor, index: list[list[int]]) -> Tensor:
-    """Π_p x[index_p]: the monomials of x, (..., d) → (..., features)."""
-    product = None
-    for position in index:
-        factor = x.index_select(-1, torch.tensor(position, device=x.device))
-        product = factor if product is None else product * factor
+def _products(x: Tensor, factors: Tensor) -> Tensor:
+    """Π_p x[factors_p]: the monomials of x, (..., d) → (..., features)."""
+    product = x.index_select(-1, factors[0])
+    for position in factors[1:]:
+        product = product * x.index_select(-1, position)
     return product
 
 
@@ -372,10 +383,15 @@ class RandomFeatures(FeatureMap):
         return torch.exp(exponent - exponent.detach().amax(-1, keepdim=True))
 
     def _directions(self, like: Tensor) -> Tensor:
-        return _random_directions(self.size, like.shape[-1], self.seed, self.orthogonal).to(like)
+        return _directions(self.size, like.shape[-1], self.seed, self.orthogonal).to(like)
 
     def __repr__(self):
         return f"RandomFeatures({self.size})"
+
+
+@torch.compiler.assume_constant_result
+def _directions(count: int, dim: int, seed: int, orthogonal: bool) -> Tensor:
+    return _random_directions(count, dim, seed, orthogonal)
 
 
 @cache

@@ -18,8 +18,8 @@ def forward_mode_active() -> bool:
     return forward_ad._current_level >= 0
 
 
-def traced(x: Tensor) -> bool:
-    """Whether looking at the values of x would break the tracing of it."""
+def traced() -> bool:
+    """Whether looking at the values of tensors would break the tracing of them."""
     return torch.compiler.is_compiling() or functorch_active()
 
 

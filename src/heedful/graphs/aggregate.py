@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from heedful.kernels.aggregate import neighbor_argmax, sorted_slots
+from heedful.kernels.aggregate import neighbor_argmax, neighbor_middle
 
 from . import check
 from .propagate import propagate
 from .spectral import invert
-from .structure import row_of_slot
+from .structure import Slots, Structure, row_of_slot
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -48,45 +48,43 @@ def _extreme(graph: Graph, columns: Tensor, largest: bool) -> Tensor:
 
 def _median(graph: Graph, x: Tensor) -> Tensor:
     def halfway(columns):
-        low, high = _middle(graph, columns.detach())
+        low, high = neighbor_middle(graph.rowptr, graph.col, columns.detach())
         return (_pick(columns, low) + _pick(columns, high)) / 2
 
     return _over_columns(graph, x, halfway)
 
 
-def _middle(graph: Graph, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """The sources of each node's two middle values (one and the same if their count is odd); −1 if none."""
-    start, stop = graph.rowptr[:-1].long(), graph.rowptr[1:].long()
-    slots = sorted_slots(graph.rowptr, graph.col, columns)  # (edges, features)
-    last = slots[(stop - 1).clamp(min=0)]
-    spoiled = columns.gather(0, graph.col[last].long()).isnan()  # NaN sorts last, and must not be outvoted
-    alone = (start == stop).unsqueeze(-1)
-
-    def at(position):
-        slot = slots[position.clamp(0, graph.edges - 1)]
-        return graph.col[torch.where(spoiled, last, slot)].long().masked_fill(alone, -1)
-
-    return at((start + stop - 1) // 2), at((start + stop) // 2)
-
-
 def _std(graph: Graph, x: Tensor) -> Tensor:
+    speak, listen = _through_slots(graph)
+    share = invert(graph.degree().to(x.dtype)).unsqueeze(-1)  # 1 / n
+
     def spread(columns):
-        source, row = graph.col.long(), row_of_slot(graph.structure.forward)
-        share = invert(graph.degree().to(x.dtype)).unsqueeze(-1)
         # Measured from the first neighbour, far-away values lose no digits and equal ones give exactly 0.
-        anchor = columns.detach().index_select(0, source[graph.rowptr[:-1].long().clamp(max=graph.edges - 1)])
-        offset = columns.index_select(0, source) - anchor.index_select(0, row)  # (edges, features)
-        mean = _sum_slots(graph, offset, row) * share
-        variance = _sum_slots(graph, (offset - mean.index_select(0, row)).square(), row) * share
-        spread_out = variance > 0
+        first = graph.col[graph.rowptr[:-1].clamp(max=graph.edges - 1)]
+        anchor = listen.reverse().propagate(columns.detach().index_select(0, first))
+        offset = speak.propagate(columns) - anchor  # (edges, features)
+        mean = listen.propagate(offset) * share
+        variance = listen.propagate((offset - listen.reverse().propagate(mean)).square()) * share
+        positive = variance > 0
         # sqrt has no derivative at 0; the inner `where` keeps its infinity out of the gradient.
-        return torch.where(spread_out, torch.where(spread_out, variance, 1).sqrt(), variance)
+        return torch.where(positive, torch.where(positive, variance, 1).sqrt(), variance)
 
     return _over_columns(graph, x, spread)
 
 
-def _sum_slots(graph: Graph, slots: Tensor, row: Tensor) -> Tensor:
-    return slots.new_zeros(graph.targets, slots.shape[1]).index_add(0, row, slots)
+def _through_slots(graph: Graph) -> tuple[Graph, Graph]:
+    """The graph in two steps, every slot a node of its own: sources → slots, and slots → targets."""
+    every = torch.arange(graph.edges + 1, dtype=graph.col.dtype, device=graph.device)
+    each = every[:-1]
+    slot = torch.empty_like(graph.edge)
+    slot[graph.edge] = each  # the slot of each edge
+    heard = slot[graph.edge_transposed]
+    speak = Structure(
+        Slots(every, graph.col, each), graph.sources, backward=Slots(graph.colptr, heard, heard)
+    )
+    row = row_of_slot(graph.structure.forward).to(each.dtype)
+    listen = Structure(Slots(graph.rowptr, each, each), graph.edges, backward=Slots(every, row, each))
+    return type(graph)(speak), type(graph)(listen)
 
 
 def _pick(columns: Tensor, index: Tensor) -> Tensor:

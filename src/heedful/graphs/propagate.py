@@ -22,6 +22,8 @@ def propagate(graph: Graph, x: Tensor, weight: Tensor | None) -> Tensor:
     structure = graph.structure
     # Without gradients nobody will need the transpose, and building it costs a sort.
     backward = structure.backward if torch.is_grad_enabled() else (None, None, None)
+    if x.dim() == 2 and weight is None:
+        return kernel(*structure.forward, *backward, x.unsqueeze(1), None).squeeze(1)
     rest, heads, x, weight = _align(x, weight)
     r, k, width = len(rest), len(heads), x.shape[-1]
     # One edge gathers one contiguous row: the node, then the weighted dimensions, then all that share them.
@@ -41,6 +43,8 @@ def _align(x: Tensor, weight: Tensor | None):
         return lead, (), x, None
     dtype = torch.promote_types(x.dtype, weight.dtype)
     x, weight = x.to(dtype), weight.to(dtype)
+    if weight.dim() == 1:
+        return lead, (), x, weight
     try:
         lead = torch.broadcast_shapes(lead, weight.shape[:-1])
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""The row kernel of `neighbor_argmax`, compiled by Numba on first use."""
+"""The row kernels of `neighbor_argmax` and `neighbor_middle`, compiled by Numba on first use."""
 
 from __future__ import annotations
 
@@ -30,3 +30,42 @@ def argmax_rows(first, last, rowptr, col, x, sign, out):
                 if new > old or (new != new and old == old):
                     best[f] = new
                     out[i, f] = j
+
+
+@_compile
+def middle_rows(first, last, rowptr, col, x, out):
+    """out[:, i, f] = the sources of the lower and upper middle of x[col[s], f] in row i; −1 if none."""
+    for i in range(first, last):
+        start, stop = rowptr[i], rowptr[i + 1]
+        degree = stop - start
+        if degree == 0:
+            out[:, i] = -1
+            continue
+        heard = np.empty(degree, x.dtype)
+        for f in range(x.shape[1]):
+            spoiled = -1
+            for k in range(degree):
+                heard[k] = x[col[start + k], f]
+                if heard[k] != heard[k]:
+                    spoiled = k
+            if spoiled >= 0:
+                out[:, i, f] = col[start + spoiled]
+                continue
+            order = _order(heard)
+            out[0, i, f] = col[start + order[(degree - 1) // 2]]
+            out[1, i, f] = col[start + order[degree // 2]]
+
+
+@_compile
+def _order(values):
+    """A stable argsort: by insertion where that is quickest, else by merging."""
+    if len(values) > 48:
+        return np.argsort(values, kind="mergesort")
+    order = np.arange(len(values))
+    for k in range(1, len(values)):
+        value, place = values[k], k
+        while place > 0 and values[order[place - 1]] > value:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = k
+    return order

@@ -18,6 +18,7 @@ and what second derivatives and forward mode run through.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import ModuleType
@@ -152,10 +153,25 @@ def _backend(device: torch.device) -> ModuleType:
     return sparse_numba
 
 
-def _plain(kind: str, heads: int, features: int, *extras) -> bool:
-    """Is this GAT without edge inputs, of a shape worth its own kernels (`additive_kernels`)?"""
-    powers = heads & (heads - 1) == 0 and features & (features - 1) == 0
-    return kind == "additive" and powers and 0 < heads * features <= 256 and all(t is None for t in extras)
+# A shape gets kernels of its own when a general one would take some 10 ms, so that many small odd shapes (tests, a
+# notebook) never wait for the compiler. Rows wider than `WIDEST` spill the registers so far that little is won.
+WORTH_A_SHAPE = 1 << 20
+WIDEST = 4096  # bytes a row
+
+
+def _shaped(v: Tensor, key_features: int, edges: int) -> bool:
+    heads, features = v.shape[1:]
+    widest = heads * max(key_features, features) * v.element_size()
+    return 0 < heads * features and widest <= WIDEST and edges * heads * (key_features + features) >= WORTH_A_SHAPE
+
+
+def _plain(kind: str, v: Tensor, edges: int, *extras: Tensor | None) -> bool:
+    """Is this GAT without edge inputs, for `additive_kernels`? The usual sizes always have their own."""
+    if kind != "additive" or any(t is not None for t in extras):
+        return False
+    heads, features = v.shape[1:]
+    usual = heads in (1, 2, 4, 8) and features in (8, 16, 32, 64) and heads * features * v.element_size() <= WIDEST
+    return usual or _shaped(v, 1, edges)
 
 
 @cache
@@ -216,11 +232,11 @@ def forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """(out, m, z, O⁺, P⁺); the last two are empty unless `save` and the kernel has a use for them."""
     numba = _backend(v.device)
-    out, m, z, plus, plus_mass = _forward_outputs(kind, v, rowptr, bias, weight, key, value, save)
+    out, m, z, plus, plus_mass = _forward_outputs(kind, v, rowptr, col, bias, weight, key, value, save)
     H, dv = v.shape[1:]
     index = _indices(rowptr, col, edge)
     work = 4 * col.shape[0] * H * (q.shape[2] + dv + 8)
-    if _plain(kind, H, dv, bias, weight, key, value):
+    if _plain(kind, v, col.shape[0], bias, weight, key, value):
         kernel = numba.additive_kernels(H, dv)[0]
         over_rows(
             kernel, *index, q.contiguous().numpy(), k.contiguous().numpy(), v.contiguous().numpy(),
@@ -231,13 +247,18 @@ def forward(
         common = _common(
             numba, kind, q, k, v, a, bias, weight, key, value, slope, degree, dropout, seed, implied
         )
-        over_rows(numba.forward_rows, *index, *common, *(_flat(t, v.dtype) for t in (out, m, z)), work=work)
+        results = (_flat(t, v.dtype) for t in (out, m, z))
+        if _shaped(v, q.shape[2], col.shape[0]):
+            kernel = numba.shaped_kernels(kind, H, q.shape[2], dv)[0]
+            over_rows(kernel, *index, *common[4:], *results, work=work)
+        else:
+            over_rows(numba.forward_rows, *index, *common, *results, work=work)
     return out, m, z, plus, plus_mass
 
 
-def _forward_outputs(kind, v, rowptr, bias, weight, key, value, save):
+def _forward_outputs(kind, v, rowptr, col, bias, weight, key, value, save):
     N, (_, H, dv) = rowptr.shape[0] - 1, v.shape
-    plain = save and _plain(kind, H, dv, bias, weight, key, value)
+    plain = save and _plain(kind, v, col.shape[0], bias, weight, key, value)
     out, m, z = v.new_empty((N, H, dv)), v.new_empty((N, H)), v.new_empty((N, H))
     # The kernels are compiled for three and two dimensions, so what is not there has as many.
     plus, plus_mass = v.new_empty((N, H, dv) if plain else (0, 0, 0)), v.new_empty((N, H) if plain else (0, 0))
@@ -248,7 +269,7 @@ def _forward_outputs(kind, v, rowptr, bias, weight, key, value, save):
 def _(
     kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value, slope, degree, dropout, seed, implied, save
 ):
-    return _forward_outputs(kind, v, rowptr, bias, weight, key, value, save)
+    return _forward_outputs(kind, v, rowptr, col, bias, weight, key, value, save)
 
 
 @torch.library.custom_op("heedful::sparse_backward", mutates_args=())
@@ -297,7 +318,7 @@ def backward(
             return build_transpose(rowptr, col, edge, M)
         return colptr, row, edge_transposed
 
-    if plus.shape[0] == N and plus.dim() == 3 and _plain(kind, H, dv, bias, weight, key, value):
+    if plus.shape[0] == N and plus.dim() == 3 and _plain(kind, v, col.shape[0], bias, weight, key, value):
         _, listeners, speakers = numba.additive_kernels(H, dv)
         g = gradient.contiguous().numpy()
         table = v.new_empty((N, 4, H)).numpy()
@@ -314,19 +335,29 @@ def backward(
             )  # fmt: skip
         return grads
     common = _common(numba, kind, q, k, v, a, bias, weight, key, value, slope, degree, dropout, seed, implied)
-    g, D = _flat(gradient, dtype), v.new_empty(N * H).numpy()
+    g = _flat(gradient, dtype)
     index = _indices(rowptr, col, edge)
-    over_rows(numba.row_dots, index[0], g, _flat(out, dtype), H, dv, D, work=2 * N * H * dv)
-    shared = (*common, g, _flat(m, dtype), _flat(z, dtype), D)
+    if _shaped(v, q.shape[2], col.shape[0]):
+        _, listeners, rows, speakers = numba.shaped_kernels(kind, H, q.shape[2], dv)
+        table = v.new_empty(N * 3 * H).numpy()
+        over_rows(
+            listeners, index[0], g, *(_flat(t, dtype) for t in (out, m, z)), table, work=4 * N * H * dv
+        )
+        shared = (*common[4:], g, table)
+    else:
+        rows, speakers = numba.backward_rows, numba.backward_columns
+        D = v.new_empty(N * H).numpy()
+        over_rows(numba.row_dots, index[0], g, _flat(out, dtype), H, dv, D, work=2 * N * H * dv)
+        shared = (*common, g, _flat(m, dtype), _flat(z, dtype), D)
     dq, dk, dv_, da, *per_edge = (_flat(grad, dtype) for grad in grads)
     compares = kind != "uniform"
     if (needs[0] and compares) or any(needs[3:]):
         parts = q.new_empty(N * H * q.shape[2] if needs[3] else 0).numpy()
-        over_rows(numba.backward_rows, *index, *shared, dq, parts, *per_edge, work=work)
+        over_rows(rows, *index, *shared, dq if compares else dq[:0], parts, *per_edge, work=work)
         if needs[3]:
             numba.sum_rows(parts, N, H * q.shape[2], da)
     if (needs[1] and compares) or needs[2]:
-        over_rows(numba.backward_columns, *_indices(*by_speaker()), *shared, dk, dv_, work=work)
+        over_rows(speakers, *_indices(*by_speaker()), *shared, dk if compares else dk[:0], dv_, work=work)
     return grads
 
 
@@ -360,10 +391,9 @@ class _Compiled(torch.autograd.Function):
     """What torch.compile traces. Dynamo takes no Function with a jvp, so the rest is in the subclass."""
 
     @staticmethod
-    def forward(
-        kind, slope, degree, dropout, implied, save, lazy,
-        q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge, colptr, row, edge_transposed,
-    ):  # fmt: skip
+    def forward(*arguments):
+        kind, slope, degree, dropout, implied, save, _ = arguments[:SETTINGS]
+        q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge = arguments[SETTINGS:-3]
         return torch.ops.heedful.sparse_forward(
             kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value, slope, degree, dropout, seed, implied, save
         )
@@ -383,6 +413,10 @@ class _Compiled(torch.autograd.Function):
         needs = ctx.needs_input_grad[SETTINGS : SETTINGS + OPERANDS]
         grads = _backward_operator(ctx.settings, needs, gradient, *ctx.saved_tensors)
         return (*none, *(grad if needed else None for grad, needed in zip(grads, needs, strict=True)), *(None,) * 7)
+
+
+# Function.apply asks for the signature on every call, 50 µs for a long one; (*arguments), known already, takes 5.
+_Compiled.forward.__signature__ = inspect.signature(_Compiled.forward)
 
 
 def _backward_operator(
@@ -442,8 +476,8 @@ class _Gradient(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(settings, needs, gradient, *saved):
-        return _backward_operator(settings, needs, gradient, *saved)
+    def forward(*arguments):
+        return _backward_operator(*arguments)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -508,6 +542,9 @@ class _Gradient(torch.autograd.Function):
                     grad = grad.sum(2, keepdim=True)
                 grads, places = [*grads, grad], [*places, 1]
         return tuple(grads), tuple(places)
+
+
+_Gradient.forward.__signature__ = _Compiled.forward.__signature__
 
 
 def _replaced(values, places, by):
@@ -629,7 +666,7 @@ def sparse_composite(
     if weight is not None:
         base = base * weight[e]
     heard = torch.where(base == 0, -torch.inf, logit).detach()
-    m = heard.new_full((N, H), -torch.inf).index_reduce(0, i, heard, "amax")
+    m = heard.new_full((N, H), -torch.inf).scatter_reduce(0, i.unsqueeze(-1).expand(-1, H), heard, "amax")
     m = torch.where(m == -torch.inf, 0, m)
     # An edge of weight 0 is no part of the maximum; its exp must not become inf, for inf · 0 is NaN.
     shifted = logit - m[i]

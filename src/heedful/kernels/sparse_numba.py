@@ -45,6 +45,11 @@ class _LanesModel(models.PrimitiveModel):
         super().__init__(manager, lanes, ir.VectorType(manager[lanes.dtype].get_value_type(), lanes.count))
 
 
+def _count(like):
+    """How many lanes: a literal integer says it, another vector shows it (and so survives a call)."""
+    return like.count if isinstance(like, Lanes) else like.literal_value
+
+
 def _vector(context, lanes):
     return context.get_value_type(lanes)
 
@@ -75,23 +80,23 @@ def _pointer(context, builder, array_type, array, at, vector):
 
 
 @intrinsic(prefer_literal=True)
-def load(typing, array, at, count):
-    """`count` (a literal) neighbours of a contiguous array, from flat position `at`."""
-    lanes = Lanes(array.dtype, count.literal_value)
+def load(typing, array, at, like):
+    """Neighbours of a contiguous array from flat position `at`, as many as `like` has lanes."""
+    lanes = Lanes(array.dtype, _count(like))
 
     def generate(context, builder, sig, arguments):
         at = context.cast(builder, arguments[1], sig.args[1], types.intp)
         pointer = _pointer(context, builder, sig.args[0], arguments[0], at, _vector(context, lanes))
         return builder.load(pointer, align=array.dtype.bitwidth // 8)
 
-    return lanes(array, at, count), generate
+    return lanes(array, at, like), generate
 
 
 @intrinsic(prefer_literal=True)
-def prefetch(typing, array, at, count):
-    """Ask for the cache lines of `array[at : at + count]` (count a literal): the next edges' rows lie anywhere, and
-    the processor only sees a few edges ahead by itself. Measured: 1.2 times as fast forward, 1.5 times backward."""
-    lines = range(0, count.literal_value * array.dtype.bitwidth // 8, 64)
+def prefetch(typing, array, at, like):
+    """Ask for the cache lines that `load` will want: the next edges' rows lie anywhere, and the processor only sees
+    a few edges ahead by itself. Measured: 1.2 times as fast forward, 1.5 times backward."""
+    lines = range(0, _count(like) * array.dtype.bitwidth // 8, 64)
 
     def generate(context, builder, sig, arguments):
         at = context.cast(builder, arguments[1], sig.args[1], types.intp)
@@ -106,7 +111,7 @@ def prefetch(typing, array, at, count):
             builder.call(function, [line, ir.Constant(word, 0), ir.Constant(word, 3), ir.Constant(word, 1)])
         return context.get_dummy_value()
 
-    return types.none(array, at, count), generate
+    return types.none(array, at, like), generate
 
 
 @intrinsic
@@ -121,50 +126,95 @@ def store(typing, array, at, lanes):
 
 
 @intrinsic(prefer_literal=True)
-def splat(typing, scalar, count):
-    lanes = Lanes(types.unliteral(scalar), count.literal_value)
+def splat(typing, scalar, like):
+    lanes = Lanes(types.unliteral(scalar), _count(like))
 
     def generate(context, builder, sig, arguments):
         return _splat(builder, arguments[0], _vector(context, lanes))
 
-    return lanes(scalar, count), generate
+    return lanes(scalar, like), generate
+
+
+def _shuffled(builder, x, y, order):
+    return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order))
+
+
+def _nothing(vector):
+    return ir.Constant(vector, ir.Undefined)
 
 
 @intrinsic(prefer_literal=True)
-def repeat(typing, lanes, times):
+def repeat(typing, lanes, like):
     """(w₀, w₁, …) to (w₀, w₀, …, w₁, w₁, …): one weight per head spread over that head's features."""
-    wide = Lanes(lanes.dtype, lanes.count * times.literal_value)
+    times = _count(like) // lanes.count
 
     def generate(context, builder, sig, arguments):
-        order = [i // times.literal_value for i in range(wide.count)]
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), wide.count), order)
-        return builder.shuffle_vector(
-            arguments[0], ir.Constant(_vector(context, sig.args[0]), ir.Undefined), mask
-        )
+        order = [i // times for i in range(lanes.count * times)]
+        return _shuffled(builder, arguments[0], _nothing(arguments[0].type), order)
 
-    return wide(lanes, times), generate
+    return Lanes(lanes.dtype, lanes.count * times)(lanes, like), generate
 
 
 @intrinsic(prefer_literal=True)
-def sums(typing, lanes, heads):
-    """Sum each head's features: the opposite of `repeat`. A tree of halves, so the order is fixed."""
-    narrow = Lanes(lanes.dtype, heads.literal_value)
+def tile(typing, lanes, like):
+    """(x₀, x₁, …) to (x₀, x₁, …, x₀, x₁, …): an edge's features, shared by the heads."""
 
     def generate(context, builder, sig, arguments):
-        value, width = arguments[0], lanes.count // heads.literal_value
-        while width > 1:
-            half, total = width // 2, heads.literal_value * (width // 2)
-            index = ir.VectorType(ir.IntType(32), total)
-            low = [head * width + i for head in range(heads.literal_value) for i in range(half)]
-            nothing = ir.Constant(value.type, ir.Undefined)
-            value = builder.fadd(
-                builder.shuffle_vector(value, nothing, ir.Constant(index, low)),
-                builder.shuffle_vector(value, nothing, ir.Constant(index, [i + half for i in low])),
-            )
-            width = half
-        return value
+        order = [i % lanes.count for i in range(_count(like))]
+        return _shuffled(builder, arguments[0], _nothing(arguments[0].type), order)
 
-    return narrow(lanes, heads), generate
+    return Lanes(lanes.dtype, _count(like))(lanes, like), generate
+
+
+def _tree(builder, value, groups, width, place):
+    """Sum `width` members in each of `groups`, by halves; place(group, member, width) is where a member lies."""
+    while width > 1:
+        low, high = (width + 1) // 2, width // 2
+        zeros, spare = _constant(value.type, 0.0), value.type.count
+        order = [place(group, member, width) for group, member in _grid(groups, low, place)]
+        other = [
+            place(group, member + low, width) if member < high else spare
+            for group, member in _grid(groups, low, place)
+        ]
+        value = builder.fadd(_shuffled(builder, value, zeros, order), _shuffled(builder, value, zeros, other))
+        width = low
+    return value
+
+
+def _by_group(group, member, width):
+    return group * width + member
+
+
+def _grid(groups, members, place):
+    """All (group, member), in the order in which `place` lays them out."""
+    if place is _by_group:
+        return [(group, member) for group in range(groups) for member in range(members)]
+    return [(group, member) for member in range(members) for group in range(groups)]
+
+
+@intrinsic(prefer_literal=True)
+def sums(typing, lanes, like):
+    """Sum each head's features: the opposite of `repeat`. A tree of halves, so the order is fixed."""
+    heads = _count(like)
+
+    def generate(context, builder, sig, arguments):
+        return _tree(builder, arguments[0], heads, lanes.count // heads, _by_group)
+
+    return Lanes(lanes.dtype, heads)(lanes, like), generate
+
+
+@intrinsic(prefer_literal=True)
+def over_heads(typing, lanes, like):
+    """Sum each feature over the heads: the opposite of `tile`."""
+    features = _count(like)
+
+    def generate(context, builder, sig, arguments):
+        def by_member(group, member, width):
+            return member * features + group
+
+        return _tree(builder, arguments[0], features, lanes.count // features, by_member)
+
+    return Lanes(lanes.dtype, features)(lanes, like), generate
 
 
 @intrinsic
@@ -196,6 +246,27 @@ def _larger(context, builder, sig, arguments):
 def larger(typing, x, y):
     """The maximum, x where either is NaN: a NaN score must not become the maximum, it shows in the sum anyway."""
     return x(x, y), _larger
+
+
+@intrinsic
+def where_nonzero(typing, x, yes, no):
+    def generate(context, builder, sig, arguments):
+        x, yes, no = arguments
+        return builder.select(builder.fcmp_unordered("!=", x, _constant(x.type, 0.0)), yes, no)
+
+    return yes(x, yes, no), generate
+
+
+@intrinsic
+def finite(typing, x):
+    """x, with 0 for −inf."""
+
+    def generate(context, builder, sig, arguments):
+        (x,) = arguments
+        silent = builder.fcmp_ordered("==", x, _constant(x.type, float("-inf")))
+        return builder.select(silent, _constant(x.type, 0.0), x)
+
+    return x(x), generate
 
 
 @intrinsic
@@ -272,14 +343,19 @@ def _operator(symbol, instruction):
         return getattr(builder, instruction)(*arguments, flags=FLAGS)
 
 
-for _symbol, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
+for _symbol, _instruction in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
+):
     _operator(_symbol, _instruction)
 
 
 @intrinsic(prefer_literal=True)
-def kept(typing, keys, at, counter, threshold, scale, count):
+def kept(typing, keys, at, counter, threshold, scale, like):
     """`scale` where head's edge is kept, 0 where it is dropped; `mixed` on whole vectors."""
-    lanes = Lanes(scale, count.literal_value)
+    lanes = Lanes(scale, _count(like))
 
     def generate(context, builder, sig, arguments):
         keys, at, counter, threshold, scale, _ = arguments
@@ -299,7 +375,7 @@ def kept(typing, keys, at, counter, threshold, scale, count):
         keep = builder.icmp_unsigned(">=", x, _splat(builder, threshold, words))
         return builder.select(keep, _splat(builder, scale, vector), _constant(vector, 0.0))
 
-    return lanes(keys, at, counter, threshold, scale, count), generate
+    return lanes(keys, at, counter, threshold, scale, like), generate
 
 
 @njit(nogil=True, cache=True)
@@ -351,7 +427,7 @@ def additive_kernels(heads: int, features: int):
     which trades 64 more multiply-adds an edge for 8 horizontal sums: three times as fast.
     Dropout only changes the p beside g and v, not the one beside D, so both hold with it.
     """
-    H, D, F, T = heads, features, heads * features, 4 * heads
+    H, F, T = heads, heads * features, 4 * heads
 
     @njit(nogil=True, cache=True)
     def forward(
@@ -385,15 +461,15 @@ def additive_kernels(heads: int, features: int):
                 if drop:
                     counter = counter_of(implied, columns, i, j, edge[e])
                     p = p * kept(keys, 0, counter, threshold, scale, H)
-                sum_ = fma(repeat(p, D), value, sum_)
+                sum_ = fma(repeat(p, F), value, sum_)
                 if save:
-                    sum_positive = fma(repeat(where_positive(x, p, nothing), D), value, sum_positive)
+                    sum_positive = fma(repeat(where_positive(x, p, nothing), F), value, sum_positive)
             store(m, i * H, top)
             store(z, i * H, total)
             share = reciprocal(total)
-            store(out, i * F, sum_ * repeat(share, D))
+            store(out, i * F, sum_ * repeat(share, F))
             if save:
-                store(plus, i * F, sum_positive * repeat(share, D))
+                store(plus, i * F, sum_positive * repeat(share, F))
                 store(plus_mass, i * H, positive * share)
 
     @njit(nogil=True, cache=True)
@@ -435,8 +511,8 @@ def additive_kernels(heads: int, features: int):
                     counter = counter_of(implied, columns, i, j, edge[e])
                     p = p * kept(keys, 0, counter, threshold, scale, H)
                 g = load(gradient, i * F, F)
-                a = fma(repeat(p, D), g, a)
-                a_positive = fma(repeat(where_positive(x, p, nothing), D), g, a_positive)
+                a = fma(repeat(p, F), g, a)
+                a_positive = fma(repeat(where_positive(x, p, nothing), F), g, a_positive)
             value = load(v, j * F, F)
             store(dv, j * F, a)
             store(
@@ -444,6 +520,255 @@ def additive_kernels(heads: int, features: int):
             )
 
     return forward, listeners, speakers
+
+
+@njit(nogil=True, cache=True)
+def leaky(x, slope):
+    return where_positive(x, x, x * splat(slope, x))
+
+
+@njit(nogil=True, cache=True)
+def edge_number(array, heads, e, like):
+    """A per-edge number for each head, from an array of one head (shared) or of all."""
+    return splat(array[e], like) if heads == 1 else load(array, e * heads, like)
+
+
+@njit(nogil=True, cache=True)
+def add_edge_vector(x, array, heads, width, e, one):
+    """x + a per-edge vector for each head; `one` has the `width` lanes of a single head."""
+    if heads == 0:
+        return x
+    if heads == 1:
+        return x + tile(load(array, e * width, one), x)
+    return x + load(array, e * heads * width, x)
+
+
+@njit(nogil=True, cache=True)
+def store_edge_number(array, heads, e, x):
+    """Heads that share an edge input add up in its one slot."""
+    if heads == 1:
+        array[e] = first(sums(x, 1))
+    else:
+        store(array, e * heads, x)
+
+
+@njit(nogil=True, cache=True)
+def store_edge_vector(array, heads, width, e, x, one):
+    if heads == 1:
+        store(array, e * width, over_heads(x, one))
+    else:
+        store(array, e * heads * width, x)
+
+
+@njit(nogil=True, cache=True)
+def lane_scores(kind, x, y, a, slope, degree, bias, hb, weight, hw, e, ones):
+    """One edge, all heads, from x = q_i and y = k_j + key_e: what the formula compares, s, w·s and l."""
+    none = ones - ones
+    compared, similarity, logit = none, ones, none
+    if kind == ADDITIVE:
+        compared = sums(x + y, ones)
+        logit = leaky(compared, slope)
+    elif kind == ADDITIVE_V2:
+        logit = sums(a * leaky(x + y, slope), ones)
+    elif kind == DOT:
+        logit = sums(x * y, ones)
+    elif kind == POWER:
+        compared = sums(x * y, ones)
+        for _ in range(degree):
+            similarity = similarity * compared
+    base = similarity * edge_number(weight, hw, e, ones) if hw else similarity
+    if hb:
+        logit = logit + edge_number(bias, hb, e, ones)
+    return compared, similarity, base, logit
+
+
+@njit(nogil=True, cache=True)
+def lane_gradient(kind, x, y, a, slope, degree, degrees, weight, hw, e, compared, share, r, ds):
+    """dL/d(x + y) where they are added; where they are multiplied, what multiplies the other."""
+    if kind == ADDITIVE:
+        return repeat(where_positive(compared, ds, ds * splat(slope, ds)), x)
+    if kind == ADDITIVE_V2:
+        dy = repeat(ds, x) * a
+        return where_positive(x + y, dy, dy * splat(slope, x))
+    if kind == POWER:
+        change = share * r * splat(degrees, ds)
+        for _ in range(degree - 1):
+            change = change * compared
+        if hw:
+            # An edge of weight 0 is no part of the maximum: its share may be inf.
+            given = edge_number(weight, hw, e, ds)
+            change = where_nonzero(given, change * given, given)
+        return repeat(change, x)
+    return repeat(ds, x)
+
+
+@cache
+def shaped_kernels(kind_name: str, heads: int, key_features: int, features: int):
+    """Every kind with every extra, for one shape: `forward_rows` and its kin with all of a row in registers.
+
+    Worth a compilation (a second or two, kept on disk) where edges are many: ten times as fast as the general ones.
+    """
+    kind, H, C, D = KINDS[kind_name], heads, max(key_features, 1), features
+    K, F = H * C, H * D
+    multiplies, compares = kind in (DOT, POWER), kind != UNIFORM
+
+    @njit(nogil=True, cache=True)
+    def forward(
+        start, stop, rowptr, col, edge, q, k, v, a, bias, hb, weight, hw, key, hk, value, hv,
+        slope, degree, seeds, threshold, scale, implied, columns, out, m, z,
+    ):  # fmt: skip
+        number = v.dtype.type
+        keys, drop = head_keys(seeds, H), threshold > np.uint64(0)
+        slope, scale = number(slope), number(scale)
+        none, ones, nowhere, nothing = splat(number(0), H), splat(number(1), H), splat(number(0), K), splat(number(0), F)
+        silent, one_key, one_value = splat(number(-np.inf), H), splat(number(0), C), splat(number(0), D)
+        factors = load(a, 0, K) if kind == ADDITIVE_V2 else nowhere
+        for i in range(start, stop):
+            x = load(q, i * K, K) if compares else nowhere
+            top, total, sum_ = silent, none, nothing
+            for at in range(rowptr[i], rowptr[i + 1]):
+                j, e = np.int64(col[at]), np.int64(edge[at])
+                soon = np.int64(col[min(at + AHEAD, col.shape[0] - 1)])
+                prefetch(v, soon * F, F)
+                y = nowhere
+                if compares:
+                    prefetch(k, soon * K, K)
+                    y = add_edge_vector(load(k, j * K, K), key, hk, C, e, one_key)
+                _, _, base, logit = lane_scores(kind, x, y, factors, slope, degree, bias, hb, weight, hw, e, ones)
+                # Two exponentials an edge and no branch: with eight heads some maximum moves at most edges.
+                new = larger(top, where_nonzero(base, logit, silent))
+                shift = finite(new)
+                less = exponential(top - shift)
+                # Not base·exp: an edge of weight 0 is no part of the maximum, so its exp may be inf.
+                p = where_nonzero(base, base * exponential(logit - shift), none)
+                top, total = new, fma(total, less, p)
+                if drop:
+                    p = p * kept(keys, 0, counter_of(implied, columns, i, j, e), threshold, scale, H)
+                heard = add_edge_vector(load(v, j * F, F), value, hv, D, e, one_value)
+                sum_ = fma(repeat(p, F), heard, sum_ * repeat(less, F))
+            store(m, i * H, finite(top))
+            store(z, i * H, total)
+            # Divided, not multiplied by 1/z: z may be so small that 1/z is inf.
+            total = where_nonzero(total, total, ones)
+            sum_ = where_nonzero(repeat(total, F), sum_ / repeat(total, F), nothing)
+            store(out, i * F, sum_)
+
+    @njit(nogil=True, cache=True)
+    def listeners(start, stop, rowptr, gradient, out, m, z, table):
+        """(m, z, D) a listener side by side, for the two passes below; inf for a z of 0, which makes all shares 0."""
+        number = gradient.dtype.type
+        infinite = splat(number(np.inf), H)
+        for i in range(start, stop):
+            total = load(z, i * H, H)
+            store(table, i * 3 * H, load(m, i * H, H))
+            store(table, (i * 3 + 1) * H, where_nonzero(total, total, infinite))
+            store(table, (i * 3 + 2) * H, sums(load(gradient, i * F, F) * load(out, i * F, F), H))
+
+    @njit(nogil=True, cache=True)
+    def rows(
+        start, stop, rowptr, col, edge, q, k, v, a, bias, hb, weight, hw, key, hk, value, hv,
+        slope, degree, seeds, threshold, scale, implied, columns, gradient, table,
+        dq, da, dbias, dweight, dkey, dvalue,
+    ):  # fmt: skip
+        number = v.dtype.type
+        keys, drop = head_keys(seeds, H), threshold > np.uint64(0)
+        slope, scale, degrees = number(slope), number(scale), number(degree)
+        none, ones, nowhere = splat(number(0), H), splat(number(1), H), splat(number(0), K)
+        one_key, one_value = splat(number(0), C), splat(number(0), D)
+        factors = load(a, 0, K) if kind == ADDITIVE_V2 else nowhere
+        for i in range(start, stop):
+            x = load(q, i * K, K) if compares else nowhere
+            g = load(gradient, i * F, F)
+            m, z, d = load(table, i * 3 * H, H), load(table, (i * 3 + 1) * H, H), load(table, (i * 3 + 2) * H, H)
+            sum_q, sum_a = nowhere, nowhere
+            for at in range(rowptr[i], rowptr[i + 1]):
+                j, e = np.int64(col[at]), np.int64(edge[at])
+                soon = np.int64(col[min(at + AHEAD, col.shape[0] - 1)])
+                prefetch(v, soon * F, F)
+                y = nowhere
+                if compares:
+                    prefetch(k, soon * K, K)
+                    y = add_edge_vector(load(k, j * K, K), key, hk, C, e, one_key)
+                compared, similarity, base, logit = lane_scores(
+                    kind, x, y, factors, slope, degree, bias, hb, weight, hw, e, ones
+                )
+                share = exponential(logit - m) / z
+                p = where_nonzero(base, base * share, none)
+                heard = add_edge_vector(load(v, j * F, F), value, hv, D, e, one_value)
+                r, spoken = sums(g * heard, H), p
+                if drop:
+                    keep = kept(keys, 0, counter_of(implied, columns, i, j, e), threshold, scale, H)
+                    r, spoken = r * keep, p * keep
+                r = r - d
+                ds = p * r
+                if len(dbias) > 0:
+                    store_edge_number(dbias, hb, e, ds)
+                if len(dweight) > 0:
+                    store_edge_number(dweight, hw, e, similarity * share * r)
+                if len(dvalue) > 0:
+                    store_edge_vector(dvalue, hv, D, e, repeat(spoken, F) * g, one_value)
+                if compares:
+                    change = lane_gradient(
+                        kind, x, y, factors, slope, degree, degrees, weight, hw, e, compared, share, r, ds
+                    )
+                    sum_q = fma(change, y, sum_q) if multiplies else sum_q + change
+                    if len(dkey) > 0:
+                        store_edge_vector(dkey, hk, C, e, change * x if multiplies else change, one_key)
+                    if kind == ADDITIVE_V2:
+                        sum_a = fma(repeat(ds, K), leaky(x + y, slope), sum_a)
+            if len(dq) > 0:
+                store(dq, i * K, sum_q)
+            if len(da) > 0:
+                store(da, i * K, sum_a)
+
+    @njit(nogil=True, cache=True)
+    def speakers(
+        start, stop, colptr, row, edge, q, k, v, a, bias, hb, weight, hw, key, hk, value, hv,
+        slope, degree, seeds, threshold, scale, implied, columns, gradient, table, dk, dv,
+    ):  # fmt: skip
+        number = v.dtype.type
+        keys, drop = head_keys(seeds, H), threshold > np.uint64(0)
+        slope, scale, degrees = number(slope), number(scale), number(degree)
+        none, ones, nowhere, nothing = splat(number(0), H), splat(number(1), H), splat(number(0), K), splat(number(0), F)
+        one_key, one_value = splat(number(0), C), splat(number(0), D)
+        factors = load(a, 0, K) if kind == ADDITIVE_V2 else nowhere
+        for j in range(start, stop):
+            here = load(k, j * K, K) if compares else nowhere
+            said = load(v, j * F, F)
+            sum_k, sum_v = nowhere, nothing
+            for at in range(colptr[j], colptr[j + 1]):
+                i, e = np.int64(row[at]), np.int64(edge[at])
+                soon = np.int64(row[min(at + AHEAD, row.shape[0] - 1)])
+                prefetch(gradient, soon * F, F)
+                prefetch(table, soon * 3 * H, H)
+                x, y = nowhere, nowhere
+                if compares:
+                    prefetch(q, soon * K, K)
+                    x, y = load(q, i * K, K), add_edge_vector(here, key, hk, C, e, one_key)
+                compared, _, base, logit = lane_scores(
+                    kind, x, y, factors, slope, degree, bias, hb, weight, hw, e, ones
+                )
+                share = exponential(logit - load(table, i * 3 * H, H)) / load(table, (i * 3 + 1) * H, H)
+                p = where_nonzero(base, base * share, none)
+                spoken, g = p, load(gradient, i * F, F)
+                keep = ones
+                if drop:
+                    keep = kept(keys, 0, counter_of(implied, columns, i, j, e), threshold, scale, H)
+                    spoken = p * keep
+                sum_v = fma(repeat(spoken, F), g, sum_v)
+                if compares:
+                    r = sums(g * add_edge_vector(said, value, hv, D, e, one_value), H)
+                    r = r * keep - load(table, (i * 3 + 2) * H, H)
+                    change = lane_gradient(
+                        kind, x, y, factors, slope, degree, degrees, weight, hw, e, compared, share, r, p * r
+                    )
+                    sum_k = fma(change, x, sum_k) if multiplies else sum_k + change
+            if len(dk) > 0:
+                store(dk, j * K, sum_k)
+            if len(dv) > 0:
+                store(dv, j * F, sum_v)
+
+    return forward, listeners, rows, speakers
 
 
 @njit(nogil=True, cache=True)

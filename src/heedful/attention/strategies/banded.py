@@ -50,7 +50,7 @@ class Banded(Strategy):
 
     def run(self, call):
         query, key = call.similarity.prepare(call.query, call.key)
-        low, high = call.neighbors.facts(call.queries, call.keys).reach
+        low, high = call.facts.reach
         left, right = int(min(high, call.keys - 1)), int(min(-low, call.queries - 1))
         block = block_length(left, right)
         bias = self._bias(call, block, left, right)

@@ -11,7 +11,7 @@ from ...kernels.dropout import keep_mask
 from ..cost import Cost
 from ..neighbors import Neighbors, Tile
 from ..position import Position
-from ..problem import Problem
+from ..problem import NeighborFacts, Problem
 from ..similarity import Similarity
 
 
@@ -27,6 +27,11 @@ class Call:
     position: Position | None = None
     dropout: float = 0.0
     seed: Tensor | None = None
+    facts: NeighborFacts | None = None  # what the neighbours declare at these lengths
+
+    def __post_init__(self):
+        if self.facts is None:
+            self.facts = self.neighbors.facts(self.queries, self.keys)
 
     @property
     def queries(self) -> int:
@@ -89,7 +94,8 @@ class Strategy:
             call = replace(
                 call, key=call.key.repeat_interleave(repeats, -3), value=call.value.repeat_interleave(repeats, -3)
             )
-        return self.run(call).to(dtype)
+        out = self.run(call)
+        return out if out.dtype == dtype else out.to(dtype)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

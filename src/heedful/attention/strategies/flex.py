@@ -12,7 +12,7 @@ import torch
 
 from ..cost import TRANSCENDENTAL, Cost
 from .base import Strategy, no_pairs
-from .fused import _scaled
+from .fused import scaled
 
 
 class Flex(Strategy):
@@ -52,7 +52,7 @@ class Flex(Strategy):
     def run(self, call):
         from torch.nn.attention.flex_attention import create_block_mask
 
-        query, key, value, scale = _scaled(call)
+        query, key, value, scale = scaled(call)
         lead = query.shape[:-3]
         query, key, value = (x.flatten(0, -4) if len(lead) else x[None] for x in (query, key, value))
         queries, keys, neighbors, table = call.queries, call.keys, call.neighbors, call.table()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..cost import TRANSCENDENTAL, Cost
 from ..neighbors import Tile
 from ..position import toeplitz_block
 from ..transforms import forward_mode_active, functorch_active
 from .base import Call, Strategy, no_pairs
+
+
+_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+_FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 
 class Fused(Strategy):
@@ -46,18 +49,22 @@ class Fused(Strategy):
         return self.cost(problem).times(2.5, memory=1)
 
     def run(self, call):
-        query, key, value, scale = _scaled(call)
-        facts = call.neighbors.facts(call.queries, call.keys)
+        query, key, value, scale = scaled(call)
+        facts = call.facts
         causal = call.position is None and _plainly_causal(facts, call.queries, call.keys)
         mask = None if causal or (facts.complete and call.position is None) else _mask(call)
-        grouped = key.shape[-3] != call.heads
-
-        def sdpa(q, k, v, *m):
-            return F.scaled_dot_product_attention(
-                q, k, v, attn_mask=m[0] if m else None, is_causal=causal, scale=scale, enable_gqa=grouped
-            )
-
-        return differentiable_twice(sdpa, query, key, value, *(() if mask is None else (mask,)))
+        lead, width = query.shape[:-3], value.shape[-1]
+        if len(lead) != 1:  # torch's fast paths take exactly one batch dimension
+            query, key, value = (x.reshape(-1, *x.shape[-3:]) for x in (query, key, value))
+            if mask is not None and mask.dim() > 3:
+                mask = mask.expand(*lead, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
+        if width != query.shape[-1]:  # … and equal widths; zeros change neither the scores nor the columns kept
+            wide = max(width, query.shape[-1])
+            query, key, value = (F.pad(x, (0, wide - x.shape[-1])) for x in (query, key, value))
+        out = _sdpa(query, key, value, mask, causal, scale)
+        if width != out.shape[-1]:
+            out = out[..., :width]
+        return out if len(lead) == 1 else out.reshape(*lead, *out.shape[1:])
 
 
 def _plainly_causal(facts, queries: int, keys: int) -> bool:
@@ -68,7 +75,7 @@ def _mask_size(problem) -> int:
     return problem.queries * problem.keys * (problem.heads if problem.position else 1)
 
 
-def _scaled(call: Call):
+def scaled(call: Call):
     """A tensor scale is multiplied into the query, since torch takes numbers only."""
     scale = call.similarity.resolved(call.query.shape[-1])
     if isinstance(scale, Tensor):
@@ -87,48 +94,74 @@ def _mask(call: Call) -> Tensor:
     return bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
 
 
-def differentiable_twice(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """function(*tensors), which torch can differentiate once, with the composite form standing in from then on."""
+def _sdpa(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+    """scaled_dot_product_attention, made differentiable as often as one likes."""
+    options = dict(is_causal=causal, scale=scale, enable_gqa=key.shape[-3] != query.shape[-3])
     if torch.compiler.is_compiling():
-        return function(*tensors)
+        return F.scaled_dot_product_attention(query, key, value, mask, **options)
     if functorch_active() or forward_mode_active():
         with _composite():
-            return function(*tensors)
+            return F.scaled_dot_product_attention(query, key, value, mask, **options)
+    tensors = (query, key, value) if mask is None else (query, key, value, mask)
     if not torch.is_grad_enabled() or not any(x.requires_grad for x in tensors):
-        return function(*tensors)
-    return _OnceFast.apply(function, *tensors)
+        return F.scaled_dot_product_attention(query, key, value, mask, **options)
+    if torch._fused_sdp_choice(query, key, value, mask, 0.0, **options) == SDPBackend.MATH.value:
+        return F.scaled_dot_product_attention(query, key, value, mask, **options)
+    return _OnceFast.apply(query, key, value, mask, options)
 
 
 def _composite():
-    return torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    return sdpa_kernel(SDPBackend.MATH)
 
 
 class _OnceFast(torch.autograd.Function):
-    """Runs the fused kernel and its fused backward; a backward that must itself be differentiated runs the composite."""
+    """Torch's fused kernel with its fused backward; a backward that must itself be differentiated runs the composite.
+
+    On the CPU this calls the kernels behind scaled_dot_product_attention directly, which is 50 µs cheaper a step
+    than differentiating through it from inside a backward pass.
+    """
 
     @staticmethod
-    def forward(ctx, function, *tensors):
-        ctx.function = function
-        ctx.save_for_backward(*tensors)
+    def forward(ctx, query, key, value, mask, options):
+        ctx.options = options
+        ctx.direct = query.device.type == "cpu" and not options["enable_gqa"]
+        if ctx.direct:
+            known = dict(attn_mask=_added(mask, query), scale=options["scale"])
+            out, norms = _FLASH(
+                query, key, value, 0.0, options["is_causal"], **known
+            )
+            ctx.save_for_backward(query, key, value, mask, out, norms)
+            return out
+        ctx.save_for_backward(query, key, value, mask)
         with torch.enable_grad():
-            ctx.inside = [x.detach().requires_grad_(x.requires_grad) for x in tensors]
-            ctx.out = function(*ctx.inside)
+            ctx.inside = [x.detach().requires_grad_(x.requires_grad) for x in (query, key, value)]
+            ctx.out = F.scaled_dot_product_attention(*ctx.inside, mask, **options)
         return ctx.out.detach()
 
     @staticmethod
     def backward(ctx, gradient):
-        wanted = [place for place, needed in enumerate(ctx.needs_input_grad[1:]) if needed]
+        query, key, value, mask = ctx.saved_tensors[:4]
+        options, wanted = ctx.options, ctx.needs_input_grad
         if torch.is_grad_enabled():
-            inputs = ctx.saved_tensors
             with _composite():
-                out = ctx.function(*inputs)
-            found = torch.autograd.grad(
-                out, [inputs[place] for place in wanted], gradient, create_graph=True, allow_unused=True
+                out = F.scaled_dot_product_attention(query, key, value, mask, **options)
+            inputs = [x for x, needed in zip((query, key, value), wanted, strict=False) if needed]
+            found = iter(torch.autograd.grad(out, inputs, gradient, create_graph=True))
+        elif ctx.direct:
+            out, norms = ctx.saved_tensors[4:]
+            known = dict(attn_mask=_added(mask, query), scale=options["scale"])
+            found = _FLASH_BACKWARD(
+                gradient, query, key, value, out, norms, 0.0, options["is_causal"], **known
             )
+            return *found, None, None
         else:
-            inside = [ctx.inside[place] for place in wanted]
-            found = torch.autograd.grad(ctx.out, inside, gradient, retain_graph=True, allow_unused=True)
-        gradients = [None] * len(ctx.needs_input_grad)
-        for place, entry in zip(wanted, found, strict=True):
-            gradients[place + 1] = entry
-        return tuple(gradients)
+            inputs = [x for x, needed in zip(ctx.inside, wanted, strict=False) if needed]
+            found = iter(torch.autograd.grad(ctx.out, inputs, gradient, retain_graph=True))
+        return *(next(found) if needed else None for needed in wanted[:3]), None, None
+
+
+def _added(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """A boolean mask as what is added to the scores, the only form the kernel takes."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=like.dtype).masked_fill(~mask, -torch.inf)

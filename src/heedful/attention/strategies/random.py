@@ -39,7 +39,7 @@ class Random(Strategy):
     def run(self, call: Call):
         scale = call.similarity.resolved(call.query.shape[-1])
         kernel = RandomFeatures(self.features, scale=scale, seed=self.seed)
-        way = Factored() if call.neighbors.facts(call.queries, call.keys).complete else Scan()
+        way = Factored() if call.facts.complete else Scan()
         return way.run(replace(call, similarity=kernel))
 
     def __repr__(self):

@@ -34,7 +34,7 @@ class Reference(Strategy):
         return problem.neighbors.pairs if problem.neighbors.graph else problem.queries * problem.keys
 
     def run(self, call):
-        if call.neighbors.facts(call.queries, call.keys).graph:
+        if call.facts.graph:
             return over_edges(call)
         query, key = call.similarity.prepare(call.query, call.key)
         tile = Tile.whole(call.queries, call.keys, query.device)
@@ -105,5 +105,5 @@ def _top(logits, target, queries):
     """For each edge, the largest entry among the edges with its target; a constant to autograd."""
     logits = logits.detach()
     top = logits.new_full(logits.shape[:-1] + (queries,), -math.inf)
-    top = top.index_reduce(-1, target, logits, "amax").index_select(-1, target)
+    top = top.scatter_reduce(-1, target.expand_as(logits), logits, "amax").index_select(-1, target)
     return top.masked_fill(top == -math.inf, 0)

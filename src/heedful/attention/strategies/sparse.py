@@ -75,7 +75,7 @@ class Sparse(Strategy):
             degree=similarity.degree,
             dropout=call.dropout,
             seed=call.seed,
-            implied=not call.neighbors.facts(call.queries, call.keys).graph,
+            implied=not call.facts.graph,
         )
         return out.transpose(0, 1).reshape(*lead, call.queries, -1)
 

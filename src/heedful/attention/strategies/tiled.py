@@ -43,7 +43,7 @@ class Tiled(Strategy):
     def run(self, call):
         query, key = call.similarity.prepare(call.query, call.key)
         lead, table = query.shape[:-2], call.table()
-        facts = call.neighbors.facts(call.queries, call.keys)
+        facts = call.facts
         width = call.keys if facts.reach[0] == -float("inf") else min(call.keys, facts.reach[1] - facts.reach[0] + 1)
         height = tile_rows(lead.numel(), call.queries, int(width))
         bands = []

@@ -85,7 +85,7 @@ class Toeplitz(Strategy):
     def _log_table(self, call):
         """p over all offsets with the pattern written in, (H or 1, N + M − 1)."""
         offsets = torch.arange(1 - call.queries, call.keys, device=call.query.device)
-        low, high = call.neighbors.facts(call.queries, call.keys).interval
+        low, high = call.facts.interval
         table = call.table()
         if table is None:
             table = call.query.new_zeros(1, offsets.numel())

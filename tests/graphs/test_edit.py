@@ -1,0 +1,169 @@
+"""Edited graphs: the edges that should be there, with the attributes that belong to them."""
+
+import pytest
+import torch
+
+from heedful.graphs import Graph
+
+
+def loaded(graph):
+    """Attributes that tell which edge they belong to."""
+    number = torch.arange(1.0, graph.edges + 1)
+    return graph.with_edges(
+        weight=number,
+        bias=torch.stack([number, -number]),
+        key=number[:, None],
+        value=number[None, :, None] * torch.ones(2, 1, 3),
+    )
+
+
+def edge_list(graph):
+    """(source, target, weight, bias, key, value) of every edge, in order."""
+    rows = zip(graph.source.tolist(), graph.target.tolist(), strict=True)
+    return [
+        (
+            s,
+            t,
+            graph.weight[e].item(),
+            *graph.bias[:, e].tolist(),
+            graph.key[e].item(),
+            graph.value[1, e, 2].item(),
+        )
+        for e, (s, t) in enumerate(rows)
+    ]
+
+
+def test_filter_keeps_edges_with_their_attributes(tangled):
+    graph = loaded(tangled)
+    keep = torch.rand(graph.edges) < 0.5
+    kept = graph.filter(keep)
+    assert edge_list(kept) == [entry for entry, stays in zip(edge_list(graph), keep, strict=True) if stays]
+    rebuilt = Graph.from_edges(kept.source, kept.target, nodes=10)
+    assert all(
+        torch.equal(a, b) for a, b in zip(kept.structure.forward, rebuilt.structure.forward, strict=True)
+    )
+    with pytest.raises(TypeError, match="keep must be boolean"):
+        graph.filter(keep.long())
+    with pytest.raises(ValueError, match=r"keep has shape \(2,\)"):
+        graph.filter([True, False])
+
+
+def test_self_loops_only_where_missing(tangled):
+    graph = loaded(tangled)
+    with_loops = graph.with_self_loops(weight=9.0, key=7.0)
+    assert edge_list(with_loops)[: graph.edges] == edge_list(graph)
+    had = {s for s, t, *_ in edge_list(graph) if s == t}
+    assert edge_list(with_loops)[graph.edges :] == [(i, i, 9, 0, 0, 7, 0) for i in range(10) if i not in had]
+    assert (with_loops.without_self_loops().source != with_loops.without_self_loops().target).all()
+    assert edge_list(with_loops.without_self_loops()) == edge_list(graph.without_self_loops())
+    bare = Graph.empty(2)
+    assert bare.with_self_loops().weight is None
+    assert Graph.from_edges([0], [1]).with_self_loops(weight=2.0).weight.tolist() == [1, 2, 2]
+
+
+def test_reverse_turns_edges_and_keeps_numbers(tangled):
+    graph = loaded(tangled)
+    assert edge_list(graph.reverse()) == [(t, s, *rest) for s, t, *rest in edge_list(graph)]
+    assert edge_list(graph.reverse().reverse()) == edge_list(graph)
+    assert torch.equal(graph.reverse().colptr, graph.rowptr) and torch.equal(
+        graph.reverse().rowptr, graph.colptr
+    )
+    bipartite = Graph.from_edges([3], [0], sources=4, targets=1).reverse()
+    assert (bipartite.targets, bipartite.sources) == (4, 1)
+
+
+def test_undirected_adds_what_is_missing(tangled):
+    graph = loaded(tangled)
+    both = graph.undirected()
+    pairs = {(s, t) for s, t, *_ in edge_list(graph)}
+    missing = [(t, s, *rest) for s, t, *rest in edge_list(graph) if (t, s) not in pairs]
+    assert edge_list(both) == edge_list(graph) + missing
+    assert edge_list(both.undirected()) == edge_list(both)
+
+
+def test_coalesce_adds_weights_and_forgets_counts(tangled):
+    tangled = tangled.with_edges(weight=tangled.weight.clone().requires_grad_())
+    simple = tangled.coalesce()
+    pairs = list(zip(simple.target.tolist(), simple.source.tolist(), strict=True))
+    assert pairs == sorted(set(pairs)) and len(pairs) < tangled.edges
+    torch.testing.assert_close(simple.to_dense(), tangled.to_dense())
+    assert (simple.weight.sum() * 2).backward() is None and (tangled.weight.grad == 2).all()
+    assert tangled.with_edges(weight=None).coalesce().to_dense().max() == 1
+    with pytest.raises(ValueError, match="carries bias, and there is no rule"):
+        tangled.with_edges(bias=torch.zeros(30)).coalesce()
+
+
+def test_subgraph_and_permute_relabel(tangled):
+    graph = loaded(tangled)
+    order = torch.randperm(10)
+    place = {int(node): k for k, node in enumerate(order)}
+    expected = [(place[s], place[t], *rest) for s, t, *rest in edge_list(graph)]
+    assert edge_list(graph.permute(order)) == expected
+    torch.testing.assert_close(graph.permute(order).to_dense(), graph.to_dense()[order][:, order])
+    some = order[:6]
+    inside = [entry for entry in expected if entry[0] < 6 and entry[1] < 6]
+    assert edge_list(graph.subgraph(some)) == inside
+    mask = torch.zeros(10, dtype=torch.bool)
+    mask[some] = True
+    assert graph.subgraph(mask).edges == len(inside)
+    assert graph.subgraph([]).nodes == 0
+    with pytest.raises(ValueError, match="lists node 3 more than once"):
+        graph.subgraph([3, 3])
+    with pytest.raises(ValueError, match=r"nodes\[1\] is 10"):
+        graph.subgraph([3, 10])
+    with pytest.raises(ValueError, match="order has 2 entries, the graph 10 nodes"):
+        graph.permute([0, 1])
+    with pytest.raises(ValueError, match=r"mask has shape \(3,\)"):
+        graph.subgraph([True, False, True])
+
+
+def test_batch_and_unbatch_are_inverse(seed):
+    parts = [
+        loaded(Graph.from_edge_index(torch.randint(0, n, (2, e)), nodes=n))
+        for n, e in [(4, 9), (3, 0), (5, 7)]
+    ]
+    whole = Graph.batch(parts)
+    assert repr(whole).startswith("Graph(3 graphs, 12 nodes, 16 edges")
+    assert whole.batch_index.tolist() == [0] * 4 + [1] * 3 + [2] * 5
+    weights = [p.with_edges(bias=None, key=None, value=None).to_dense() for p in parts]
+    torch.testing.assert_close(whole.to_dense(), torch.block_diag(*weights))
+    for part, back in zip(parts, whole.unbatch(), strict=True):
+        assert edge_list(back) == edge_list(part) and back.nodes == part.nodes
+        assert all(
+            torch.equal(a, b) for a, b in zip(back.structure.forward, part.structure.forward, strict=True)
+        )
+    nested = Graph.batch([Graph.batch(parts[:2]), parts[2]])
+    assert torch.equal(nested.batch_index, whole.batch_index)
+
+
+def test_batch_survives_editing(seed):
+    parts = [Graph.complete(3, self_loops=False), Graph.from_edges([0], [1])]
+    loops = Graph.batch(parts).with_self_loops()
+    assert loops.batch_index.tolist() == [0, 0, 0, 1, 1]
+    for part, back in zip(parts, loops.unbatch(), strict=True):
+        assert torch.equal(back.to_edge_index(), part.with_self_loops().to_edge_index())
+    bipartite = [
+        Graph.from_edges([2], [0], sources=3, targets=1),
+        Graph.from_edges([0, 1], [1, 1], sources=2, targets=2),
+    ]
+    for part, back in zip(bipartite, Graph.batch(bipartite).reverse().unbatch(), strict=True):
+        assert torch.equal(back.to_edge_index(), part.reverse().to_edge_index())
+        assert (back.targets, back.sources) == (part.sources, part.targets)
+
+
+def test_batch_of_unlike_graphs_is_refused():
+    plain = Graph.complete(2)
+    with pytest.raises(ValueError, match="graph 1 has weight and graph 0 has not"):
+        Graph.batch([plain, plain.with_edges(weight=torch.ones(4))])
+    with pytest.raises(ValueError, match=r"weight must agree .* \(2, 4\), \(4,\)"):
+        Graph.batch([plain.with_edges(weight=torch.ones(4)), plain.with_edges(weight=torch.ones(2, 4))])
+    with pytest.raises(ValueError, match="at least one"):
+        Graph.batch([])
+    with pytest.raises(ValueError, match="cpu and meta"):
+        Graph.batch([plain, plain.to("meta")])
+
+
+@pytest.mark.parametrize("method", ["with_self_loops", "without_self_loops", "undirected", "to_networkx"])
+def test_square_methods_refuse_bipartite(method):
+    with pytest.raises(ValueError, match="bipartite"):
+        getattr(Graph.from_edges([0], [0], sources=2, targets=1), method)()
