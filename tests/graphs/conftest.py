@@ -1,5 +1,3 @@
-import random
-
 import pytest
 import torch
 
@@ -12,15 +10,6 @@ def uninitialised_memory_is_nan():
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)
-
-
-@pytest.fixture
-def seed():
-    """Any seed will do, so every run takes another; pytest shows it when a test fails."""
-    number = random.randrange(2**31)
-    print(f"seed {number}")
-    torch.manual_seed(number)
-    return number
 
 
 @pytest.fixture

@@ -70,9 +70,7 @@ def test_laplacian_and_normalized_are_differentiable(tangled, kind):
 
 def test_normalized_is_gcn_norm(tangled):
     ours = tangled.coalesce().with_self_loops().normalized("symmetric")
-    index, weight = gcn_norm(
-        *[t for t in (tangled.coalesce().to_edge_index(), tangled.coalesce().weight)], num_nodes=10
-    )
+    index, weight = gcn_norm(*[tangled.coalesce().to_edge_index(), tangled.coalesce().weight], num_nodes=10)
     theirs = Graph.from_edge_index(index, nodes=10, weight=weight)
     torch.testing.assert_close(ours.to_dense(), theirs.to_dense())
 
@@ -119,10 +117,12 @@ def test_walks_up_to_the_end_of_int64():
         doubling.walks(63)
     with pytest.raises(OverflowError, match="walks of length 2000"):
         doubling.walks(2000)
-    # 2^62 + 2^62 − 1 walks: rounds to 2^63 in float64, yet fits.
-    source, target = [0, 0, 0, 2, 2, 1], [0, 0, 1, 2, 1, 1]
-    path = Graph.from_edges(source, target)
-    assert path.walks(62)[1, 0].item() == 2**62 - 1
+    # Two tracks, a and b: Σ_k 127 · 128^k = 2^63 − 1 walks end at b_9. As a double that is 2^63, too many.
+    source, target = [], []
+    for k in range(9):
+        source += [k] * 127 + ([k] * 128 if k < 8 else []) + ([8 + k] if k else [])
+        target += [9 + k] * 127 + ([k + 1] * 128 if k < 8 else []) + ([9 + k] if k else [])
+    assert Graph.from_edges(source, target).walks(9)[17, 0].item() == 2**63 - 1
     # A walk through a layered graph dies out, however many there are on the way.
     layered = Graph.from_edges([0] * 9 + [1] * 9, [1] * 9 + [2] * 9)
     assert layered.walks(3).abs().sum() == 0 and layered.walks(2)[2, 0] == 81

@@ -361,10 +361,9 @@ class Global(Neighbors):
 
     def pairs(self, queries, keys, device):
         positions = torch.arange(keys, device=device)
-        first = keys - queries
+        standing = torch.arange(keys - queries, keys, device=device)  # below 0 where queries outnumber keys
         chosen = torch.tensor(self.indices, device=device)
-        listeners = chosen[chosen >= first]
-        others = positions[first:][~self._chosen(positions[first:])]
+        listeners, others = standing[self._chosen(standing)], standing[~self._chosen(standing)]
         i = torch.cat([listeners.repeat_interleave(keys), others.repeat_interleave(len(chosen))])
         j = torch.cat([positions.repeat(len(listeners)), chosen.repeat(len(others))])
         return i, j

@@ -111,7 +111,8 @@ def attend(
         chosen = (strategy if isinstance(strategy, Strategy) else STRATEGIES[name], problem.neighbors)
         if len(_CHOSEN) > 8192:
             _CHOSEN.clear()
-        _CHOSEN[seen] = chosen
+        if position is None or not problem.neighbors.graph:  # how far edges reach is not in the key, and is checked
+            _CHOSEN[seen] = chosen
     return _run(chosen[0], query, key, value, similarity, neighbors, position, dropout, chosen[1])
 
 

@@ -6,6 +6,7 @@ import html
 import json
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from math import inf
 
 import torch
 
@@ -102,17 +103,34 @@ class Plan:
         return f"<p>{about}<br><small>{machine}</small></p><table><tr>{cells}</tr>{''.join(body)}</table>"
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(_spell_infinity(asdict(self)), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        data = json.loads(text)
+        data = _read_infinity(json.loads(text))
         data["problem"] = Problem.from_dict(data["problem"])
         candidates = []
         for entry in data["candidates"]:
             costs = {name: Cost(**entry[name]) if entry[name] else None for name in ("forward", "backward")}
             candidates.append(Candidate(**{**entry, **costs}))
         return cls(**{**data, "candidates": tuple(candidates)})
+
+
+def _spell_infinity(thing):
+    """JSON has no infinity, and a window's far side often is: "inf" and "-inf" stand for it."""
+    if isinstance(thing, dict):
+        return {name: _spell_infinity(entry) for name, entry in thing.items()}
+    if isinstance(thing, (list, tuple)):
+        return [_spell_infinity(entry) for entry in thing]
+    return str(thing) if thing in (inf, -inf) else thing
+
+
+def _read_infinity(thing):
+    if isinstance(thing, dict):
+        return {name: _read_infinity(entry) for name, entry in thing.items()}
+    if isinstance(thing, list):
+        return [_read_infinity(entry) for entry in thing]
+    return float(thing) if thing in ("inf", "-inf") else thing
 
 
 def make_plan(problem: Problem, strategy: str | Strategy = "auto") -> Plan:

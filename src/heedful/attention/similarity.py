@@ -42,6 +42,7 @@ class Similarity:
     log_form = True
     positive = True
     degree = 0
+    hidden = False  # scores depend on tensors other than query and key that may want gradients
 
     def __init__(self, *signature):
         self.signature = (type(self).__name__, *signature)
@@ -290,6 +291,7 @@ class FeatureMap(Similarity):
 
     kind = "features"
     log_form = False
+    hidden = True
 
     def __init__(self, phi: Callable[[Tensor], Tensor], *, size: int | None = None, positive: bool = False):
         if not callable(phi):
@@ -340,7 +342,7 @@ class EluKernel(FeatureMap):
 
     def __init__(self):
         super().__init__(_elu_plus_one, positive=True)
-        self.signature = ("EluKernel",)
+        self.signature, self.hidden = ("EluKernel",), False
 
     def feature_count(self, dim):
         return dim
@@ -360,7 +362,7 @@ class RandomFeatures(FeatureMap):
         if features < 1:
             raise ValueError(f"RandomFeatures(features={features}): must be 1 or more.")
         super().__init__(self._unused, size=features, positive=True)
-        self.scale, self.seed, self.orthogonal = scale, seed, orthogonal
+        self.scale, self.seed, self.orthogonal, self.hidden = scale, seed, orthogonal, False
         self.signature = ("RandomFeatures", features, scale, seed, orthogonal)
 
     def _unused(self, x):
@@ -427,6 +429,7 @@ class Additive(Similarity):
             raise TypeError("Additive(weight=…): takes a tensor of shape (dim,) or (heads, dim).")
         self.slope, self.weight = float(slope), weight
         self.kind = "additive" if weight is None else "additive_v2"
+        self.hidden = weight is not None
         super().__init__(self.slope, _signature(weight))
 
     def check(self, query_dim, key_dim, heads):
@@ -502,6 +505,7 @@ class ScoreFunction(Similarity):
     """
 
     kind = "function"
+    hidden = True
 
     def __init__(self, fn: Callable[[Tensor, Tensor], Tensor]):
         if not callable(fn):

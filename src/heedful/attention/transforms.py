@@ -23,11 +23,43 @@ def traced() -> bool:
     return torch.compiler.is_compiling() or functorch_active()
 
 
-def recompute(function: Callable, *tensors: Tensor):
+def recompute(function: Callable, *tensors: Tensor, hidden: bool = False):
     """function(*tensors), keeping only the inputs for the backward pass: what is inside is computed again there.
 
-    Function transforms cannot see through a checkpoint, so under them everything is kept.
+    `hidden` says that the function also depends on tensors that are not arguments (the parameters of a user's feature
+    map); torch's own checkpoint finds those, at four times the overhead. Function transforms cannot see through
+    either, so under them everything is kept.
     """
-    if not torch.is_grad_enabled() or (functorch_active() and not torch.compiler.is_compiling()):
+    if torch.compiler.is_compiling():
+        return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
+    if not torch.is_grad_enabled() or functorch_active() or forward_mode_active():
         return function(*tensors)
-    return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
+    if hidden:
+        return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
+    return _Recompute.apply(function, *tensors)
+
+
+class _Recompute(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, function, *tensors):
+        ctx.function = function
+        ctx.save_for_backward(*tensors)
+        return function(*tensors)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        again = torch.is_grad_enabled()  # someone will differentiate this backward pass
+        inputs = ctx.saved_tensors
+        needed = ctx.needs_input_grad[1:]
+        with torch.enable_grad():
+            if not again:
+                inputs = [x.detach().requires_grad_(wanted) for x, wanted in zip(inputs, needed, strict=True)]
+            outputs = ctx.function(*inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        pairs = [(y, g) for y, g in zip(outputs, gradients, strict=True) if y.requires_grad]
+        wanted = [x for x, needs in zip(inputs, needed, strict=True) if needs]
+        if not pairs or not wanted:
+            return (None,) * (1 + len(needed))
+        outputs, gradients = zip(*pairs, strict=True)
+        found = iter(torch.autograd.grad(outputs, wanted, gradients, create_graph=again, allow_unused=True))
+        return None, *(next(found) if needs else None for needs in needed)

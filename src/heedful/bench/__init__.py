@@ -1,0 +1,93 @@
+"""Benchmarks: ratios measured in one run, never timed tests. `heedful bench` runs them, `make bench` keeps the JSON.
+
+They live in the package so that anyone who installed heedful can measure it. Rivals (PyTorch Geometric) are
+optional: a row whose rival is not installed says so.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+
+
+@dataclass
+class Result:
+    """What one benchmark found: rows to print, the figure it was to reach, and whether it did."""
+
+    name: str
+    title: str
+    rows: list[dict]
+    verdict: str
+    reached: bool | None = None
+    machine: str = ""
+    date: str = ""
+    settings: dict = field(default_factory=dict)
+
+    def to_dict(self) -> dict:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    name: str
+    title: str
+    module: str
+
+    def run(self, *, quick: bool = False, device: str = "cpu") -> Result:
+        found = import_module(f".{self.module}", __name__).run(quick=quick, device=device)
+        rows, verdict, reached = found
+        return Result(
+            self.name, self.title, rows, verdict, reached, machine(), time.strftime("%Y-%m-%d"), {"quick": quick, "device": device}
+        )
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    name: Benchmark(name, title, module)
+    for name, title, module in (
+        ("gat", "A GAT step against PyTorch Geometric", "gat"),
+        ("propagate", "Weighted sums over edges against PyG and torch.sparse", "propagate"),
+        ("polynomial", "Quadratic kernel: planned against all pairs, and where they cross", "polynomial"),
+        ("overhead", "What attend() adds to a bare scaled_dot_product_attention", "overhead"),
+        ("sorted", "Additive attention over everyone by sorting", "sorting"),
+        ("window", "Windows: memory against length, time against a dense mask", "window"),
+        ("regret", "How often the planner picks the fastest strategy", "regret"),
+        ("scaling", "Fitted exponents of time and memory against length", "scaling"),
+    )
+}
+
+
+def run(names: Sequence[str] = (), *, quick: bool = False, device: str = "cpu") -> Iterator[Result]:
+    """Run the named benchmarks, or all, one after another."""
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        raise ValueError(f"bench: {unknown[0]!r} is unknown; there are {', '.join(BENCHMARKS)}.")
+    for name in names or BENCHMARKS:
+        yield BENCHMARKS[name].run(quick=quick, device=device)
+
+
+def machine() -> str:
+    import torch
+
+    from ..attention.constants import device_name
+
+    where = device_name("cuda" if torch.cuda.is_available() else "cpu")
+    return f"{where}; Python {platform.python_version()}, torch {torch.__version__}"
+
+
+def interleaved(calls: dict[str, Callable[[], object]], *, rounds: int = 7, warm: int = 2) -> dict[str, float]:
+    """Median seconds of each call, taken in turns so that a noisy moment hits all alike."""
+    from statistics import median
+
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        for _ in range(warm):
+            call()
+    for _ in range(rounds):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - start)
+    return {name: median(taken) for name, taken in times.items()}

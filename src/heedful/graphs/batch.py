@@ -59,6 +59,6 @@ def unbatch(graph: Graph) -> list[Graph]:
     for (targets, sources), ids in zip(graph.sizes, order.split(counts), strict=True):
         source, target = graph.source[ids] - sources_before, graph.target[ids] - targets_before
         structure = Structure.from_edges(source, target, sources, targets)
-        parts.append(type(graph)(structure, **select(graph.attributes, ids)))
+        parts.append(type(graph)(structure, sizes=None, **select(graph.attributes, ids)))
         targets_before, sources_before = targets_before + targets, sources_before + sources
     return parts

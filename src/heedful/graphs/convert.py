@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from . import check
-from .spectral import adjacency, edge_weight
+from .spectral import edge_weight
 from .structure import Structure
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def from_edge_index(kind: type[Graph], edge_index, nodes, weight) -> Graph:
         if len(nodes) != 2:
             raise ValueError(f"{where}: nodes is {nodes!r}; it takes a number, or (sources, targets).")
         (sources, targets), nodes = nodes, None
-    return from_edges(kind, *edge_index, nodes, sources, targets, weight, where=where)
+    return from_edges(kind, edge_index[0], edge_index[1], nodes, sources, targets, weight, where=where)
 
 
 def from_dense(kind: type[Graph], matrix) -> Graph:
@@ -132,8 +132,9 @@ def to_torch_sparse(graph: Graph) -> Tensor:
     weight = _one_weight(graph, "to_torch_sparse()")
     # torch's CSR allows no duplicates, so they are added up first.
     graph = type(graph)(graph.structure, weight=weight).coalesce()
-    values = graph.weight.index_select(0, graph.edge)
-    return torch.sparse_csr_tensor(graph.rowptr, graph.col, values, (graph.targets, graph.sources))
+    values = edge_weight(graph).index_select(0, graph.edge)
+    size = (graph.targets, graph.sources)
+    return torch.sparse_csr_tensor(graph.rowptr, graph.col, values, size, check_invariants=False)
 
 
 def _one_weight(graph: Graph, where: str) -> Tensor:
@@ -141,6 +142,3 @@ def _one_weight(graph: Graph, where: str) -> Tensor:
     if weight.dim() > 1:
         raise ValueError(f"{where}: weight has shape {tuple(weight.shape)}; a matrix has one number an edge.")
     return weight
-
-
-to_dense = adjacency

@@ -96,7 +96,7 @@ def subgraph(graph: Graph, nodes, *, where: str = "subgraph()") -> Graph:
     source, target = label[graph.source], label[graph.target]
     kept = ((source >= 0) & (target >= 0)).nonzero().squeeze(1)
     structure = Structure.from_edges(source[kept], target[kept], len(chosen), len(chosen))
-    return type(graph)(structure, **select(graph.attributes, kept))
+    return type(graph)(structure, sizes=None, **select(graph.attributes, kept))
 
 
 def permute(graph: Graph, order) -> Graph:

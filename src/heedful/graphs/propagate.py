@@ -21,7 +21,9 @@ def propagate(graph: Graph, x: Tensor, weight: Tensor | None) -> Tensor:
     check.features(x, graph.sources, graph.device, where="propagate()")
     structure = graph.structure
     # Without gradients nobody will need the transpose, and building it costs a sort.
-    backward = structure.backward if torch.is_grad_enabled() else (None, None, None)
+    backward: tuple[Tensor | None, Tensor | None, Tensor | None] = (
+        structure.backward if torch.is_grad_enabled() else (None, None, None)
+    )
     if x.dim() == 2 and weight is None:
         return kernel(*structure.forward, *backward, x.unsqueeze(1), None).squeeze(1)
     rest, heads, x, weight = _align(x, weight)

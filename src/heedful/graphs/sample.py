@@ -59,7 +59,7 @@ def sample(graph: Graph, seeds, fanout, generator: torch.Generator | None, repla
 
     def part(first: int, sources: int, targets: int) -> Graph:
         structure = Structure.from_edges(source[:first], target[:first], sources, targets)
-        return type(graph)(structure, **select(graph.attributes, edges[:first]))
+        return type(graph)(structure, sizes=None, **select(graph.attributes, edges[:first]))
 
     hops = range(len(drawn), 0, -1)
     layers = [part(crossed[hop], reached[hop], reached[hop - 1]) for hop in hops]

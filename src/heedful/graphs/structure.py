@@ -19,6 +19,10 @@ class Slots(NamedTuple):
     col: Tensor
     edge: Tensor
 
+    def to(self, device) -> Slots:
+        """The same slots on another device."""
+        return Slots(*(tensor.to(device) for tensor in self))
+
 
 class Structure:
     """The connections of a graph without attributes; shared by graphs that differ only in those."""
@@ -60,10 +64,8 @@ class Structure:
 
     def to(self, device) -> Structure:
         """The same connections on another device."""
-        moved = [
-            None if s is None else Slots(*(t.to(device) for t in s)) for s in (self.forward, self._backward)
-        ]
-        return Structure(moved[0], self.sources, backward=moved[1])
+        backward = None if self._backward is None else self._backward.to(device)
+        return Structure(self.forward.to(device), self.sources, backward=backward)
 
 
 def group(row: Tensor, col: Tensor, rows: int, cols: int) -> Slots:

@@ -2,9 +2,10 @@
 
     keep(seed, head, counter, rate)  =  hash64(seed, head, counter) / 2⁶⁴ ≥ rate
 
-The hash is splitmix64: the (head+1)-th number of the seed's stream is the head's key, and the counter-th number of the
-key's stream decides. Written twice, bit for bit the same: here in torch (any device, compiles, vmaps) and in
-`sparse_numba.py`. Forward, backward, recomputation and every strategy agree because they ask about the same pair.
+The hash is splitmix64: the (head+1)-th number of the (hashed) seed's stream is the head's key, and the
+counter-th number of the key's stream decides. Written twice, bit for bit the same: here in torch (any
+device, compiles, vmaps) and in `sparse_numba.py`. Forward, backward, recomputation and every strategy
+agree because they ask about the same pair.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ gradient will be asked for. Shapes: x (sources, heads, features), w (edges, head
 from __future__ import annotations
 
 import inspect
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -75,11 +76,7 @@ def _propagate(
         )
         return wide.to(x.dtype)
     if x.device.type != "cpu":
-        # Plain torch until these devices have a kernel of their own.
-        heard = x.index_select(0, col)
-        if weight is not None:
-            heard = heard * weight.index_select(0, edge).unsqueeze(-1)
-        return x.new_zeros(rows, *x.shape[1:]).index_add(0, _row_of_slot(rowptr, col), heard)
+        return _propagate_plain(rowptr, col, edge, x, weight)
 
     from . import propagate_numba as kernels
 
@@ -87,8 +84,8 @@ def _propagate(
     out = torch.empty(rows, *x.shape[1:], dtype=x.dtype)
     work = col.shape[0] * x.shape[1] * x.shape[2]
     if weight is None:
-        arrays = (col.numpy(), x.flatten(1).numpy(), out.flatten(1).numpy())
-        over_rows(kernels.add_rows, rowptr.numpy(), *arrays, work=work)
+        flat = (x.flatten(1).numpy(), out.flatten(1).numpy())
+        over_rows(kernels.add_rows, rowptr.numpy(), col.numpy(), *flat, work=work)
     else:
         arrays = (col.numpy(), edge.numpy(), weight.contiguous().numpy(), x.numpy(), out.numpy())
         over_rows(kernels.add_weighted_rows, rowptr.numpy(), *arrays, work=work)
@@ -108,16 +105,31 @@ def _edge_dot(
 ) -> Tensor:
     if x.dtype in LOW_PRECISION:
         return _edge_dot(rowptr, col, edge, None, None, None, g.float(), x.float()).to(x.dtype)
-    out = x.new_empty(col.shape[0], x.shape[1])
     if x.device.type != "cpu":
-        products = g.index_select(0, _row_of_slot(rowptr, col)) * x.index_select(0, col)
-        return out.index_copy(0, edge.long(), products.sum(-1))
+        return _edge_dot_plain(rowptr, col, edge, g, x)
 
     from . import propagate_numba as kernels
 
+    out = torch.empty(col.shape[0], x.shape[1], dtype=x.dtype)
     arrays = (col.numpy(), edge.numpy(), g.contiguous().numpy(), x.contiguous().numpy(), out.numpy())
     over_rows(kernels.dot_rows, rowptr.numpy(), *arrays, work=col.shape[0] * x.shape[1] * x.shape[2])
     return out
+
+
+# Plain torch, for devices without a kernel of their own.
+
+
+def _propagate_plain(rowptr: Tensor, col: Tensor, edge: Tensor, x: Tensor, weight: Tensor | None) -> Tensor:
+    heard = x.index_select(0, col)
+    if weight is not None:
+        heard = heard * weight.index_select(0, edge).unsqueeze(-1)
+    out = x.new_zeros(rowptr.shape[0] - 1, *x.shape[1:])
+    return out.index_add(0, _row_of_slot(rowptr, col), heard)
+
+
+def _edge_dot_plain(rowptr: Tensor, col: Tensor, edge: Tensor, g: Tensor, x: Tensor) -> Tensor:
+    dots = (g.index_select(0, _row_of_slot(rowptr, col)) * x.index_select(0, col)).sum(-1)
+    return torch.empty_like(dots).index_copy(0, edge.long(), dots)
 
 
 def _row_of_slot(rowptr: Tensor, col: Tensor) -> Tensor:
@@ -140,10 +152,20 @@ def _(rowptr, col, edge, colptr, row, edge_transposed, g, x):
 
 
 def _save(ctx, inputs, output):
-    tensors = [t for t in inputs if t is not None]
-    ctx.present = tuple(t is not None for t in inputs)
-    ctx.save_for_backward(*tensors)
-    ctx.save_for_forward(*tensors)
+    _save_for_backward(ctx, inputs, output)
+    ctx.save_for_forward(*(t for t in _needed(inputs) if t is not None))
+
+
+def _save_for_backward(ctx, inputs, output):
+    # Alone for the operators, whose context knows no forward mode.
+    ctx.present = tuple(t is not None for t in _needed(inputs))
+    ctx.save_for_backward(*(t for t in _needed(inputs) if t is not None))
+
+
+def _needed(inputs):
+    """Without weights nothing multiplies x, so no derivative will ask for it."""
+    *graph, a, b = inputs
+    return *graph, None if b is None else a, b
 
 
 def _saved(ctx):
@@ -175,26 +197,26 @@ def _edge_dot_backward(ctx, grad):
     return *[None] * 6, grad_g, grad_x
 
 
-def _propagate_vmap(info, in_dims, *inputs):
+def _propagate_vmap(call, info, in_dims, *inputs):
     graph, (x, weight), (x_dim, weight_dim) = _unbatched(in_dims, inputs), inputs[6:], in_dims[6:]
     if weight_dim is None:
         # The weights are shared by the batch, so the batch is just more features.
         x = x.movedim(x_dim, -1)  # (sources, heads, features, batch)
-        out = propagate(*graph, x.flatten(2), weight)
+        out = call(*graph, x.flatten(2), weight)
         return out.unflatten(2, x.shape[2:]), 3
     weight = weight.movedim(weight_dim, 1)  # (edges, batch, heads)
     x = x.movedim(x_dim, 1) if x_dim is not None else x.unsqueeze(1).expand(-1, info.batch_size, -1, -1)
-    out = propagate(*graph, x.flatten(1, 2), weight.flatten(1))
+    out = call(*graph, x.flatten(1, 2), weight.flatten(1))
     return out.unflatten(1, weight.shape[1:]), 1
 
 
-def _edge_dot_vmap(info, in_dims, *inputs):
+def _edge_dot_vmap(call, info, in_dims, *inputs):
     graph = _unbatched(in_dims, inputs)
     g, x = (
         t.movedim(dim, 1) if dim is not None else t.unsqueeze(1).expand(-1, info.batch_size, -1, -1)
         for t, dim in zip(inputs[6:], in_dims[6:], strict=True)
     )  # (nodes, batch, heads, features)
-    return edge_dot(*graph, g.flatten(1, 2), x.flatten(1, 2)).unflatten(1, x.shape[1:3]), 1
+    return call(*graph, g.flatten(1, 2), x.flatten(1, 2)).unflatten(1, x.shape[1:3]), 1
 
 
 def _unbatched(in_dims, inputs):
@@ -216,7 +238,7 @@ class _Propagate(torch.autograd.Function):
     forward = _forward(_propagate)
     setup_context = staticmethod(_save)
     backward = staticmethod(_propagate_backward)
-    vmap = staticmethod(_propagate_vmap)
+    vmap = staticmethod(partial(_propagate_vmap, propagate))
 
     @staticmethod
     def jvp(ctx, *tangents):
@@ -231,7 +253,7 @@ class _EdgeDot(torch.autograd.Function):
     forward = _forward(_edge_dot)
     setup_context = staticmethod(_save)
     backward = staticmethod(_edge_dot_backward)
-    vmap = staticmethod(_edge_dot_vmap)
+    vmap = staticmethod(partial(_edge_dot_vmap, edge_dot))
 
     @staticmethod
     def jvp(ctx, *tangents):
@@ -242,16 +264,10 @@ class _EdgeDot(torch.autograd.Function):
         return sum(parts[1:], parts[0])
 
 
-def _save_for_backward(ctx, inputs, output):
-    # Operators have no forward mode, so their context lacks save_for_forward.
-    ctx.present = tuple(t is not None for t in inputs)
-    ctx.save_for_backward(*(t for t in inputs if t is not None))
-
-
 _propagate.register_autograd(_propagate_backward, setup_context=_save_for_backward)
 _edge_dot.register_autograd(_edge_dot_backward, setup_context=_save_for_backward)
-_propagate.register_vmap(_propagate_vmap)
-_edge_dot.register_vmap(_edge_dot_vmap)
+_propagate.register_vmap(partial(_propagate_vmap, _propagate))
+_edge_dot.register_vmap(partial(_edge_dot_vmap, _edge_dot))
 
 
 @register_flop_formula(torch.ops.heedful.propagate)

@@ -10,10 +10,10 @@ The similarity gives s and l; bias_e is added to l, weight_e is w_e. With x = q_
     "power"        s = (x · y)^degree         polynomial kernels
     "uniform"      neither                    the mean
 
-Forward keeps each row's maximum m and normaliser z; backward computes the weights again from them. The operators here
-are what torch sees (fakes, autograd, vmap, forward mode, compile); the loops are in `sparse_numba.py`, and `_backend`
-is the seam where another device's go. `sparse_composite` is the same function in plain torch: the judge in the tests,
-and what second derivatives and forward mode run through.
+Forward keeps each row's maximum m and normaliser z; backward computes the weights again from them. The
+operators here are what torch sees (fakes, autograd, vmap, forward mode, compile); the loops are in
+`sparse_numba.py`, and `_backend` is the seam where another device's go. `sparse_composite` is the same
+function in plain torch: the judge in the tests, and what second derivatives and forward mode run through.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Structure(NamedTuple):
     """Who listens to whom: edges by listener (CSR), and the same edges by speaker for the backward pass.
 
     `edge` and `edge_transposed` say which of the caller's edges stands in each place (each edge once).
-    `colptr` may be a function that returns (colptr, row, edge_transposed), called when gradients first need it, or
-    None: then every backward pass sorts the edges again.
+    `colptr` may be a function that returns (colptr, row, edge_transposed), called by each backward pass
+    (let it remember its answer), or None: then every backward pass sorts the edges again.
     """
 
     rowptr: Tensor  # (N+1,)
@@ -69,9 +69,10 @@ def sparse_attention(
 ) -> Tensor:
     """out (N, H, dv) for q (N, H, dk), k (M, H, dk), v (M, H, dv); a (H, dk) for "additive_v2".
 
-    Per edge, in the caller's order, with one head or H: bias and weight (E, ·), key (E, ·, dk), value (E, ·, dv).
-    A listener without edges, or whose weights sum to exactly 0, gets 0. Dropout is a function of `seed` (one int64),
-    the head and the caller's edge, or with `implied` the pair i·M + j.
+    Per edge, in the caller's order, with one head or H: bias and weight (E, ·), key (E, ·, dk), value
+    (E, ·, dv). A listener without edges, or whose weights sum to exactly 0, gets 0. Dropout is a function of
+    `seed` (one int64), the head and the caller's edge, or with `implied` the pair i·M + j. Half-precision
+    inputs are computed in float32.
     """
     q, k = _checked(kind, q, k, v, structure, a, bias, weight, key, value, slope, degree, dropout, seed)
     operands = (q, k, v, a, bias, weight, key, value)
@@ -105,7 +106,10 @@ def _checked(kind, q, k, v, structure, a, bias, weight, key, value, slope, degre
     if kind not in KINDS:
         fail(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}.")
     if v.dim() != 3:
-        fail(f"v has shape {tuple(v.shape)}; it must be (speakers, heads, features). Fold batches into the heads.")
+        fail(
+            f"v has shape {tuple(v.shape)}; it must be (speakers, heads, features), batches folded into "
+            "heads."
+        )
     (M, H, dv), N, E = v.shape, structure.rowptr.shape[0] - 1, structure.col.shape[0]
     if kind == "uniform":
         q = v.new_empty((N, H, 0)) if q is None else q
@@ -115,18 +119,19 @@ def _checked(kind, q, k, v, structure, a, bias, weight, key, value, slope, degre
     dk = q.shape[-1]
     if tuple(q.shape) != (N, H, dk) or tuple(k.shape) != (M, H, dk):
         fail(
-            f"q has shape {tuple(q.shape)} and k {tuple(k.shape)}; with {N} rows and v {tuple(v.shape)} they must be "
-            f"({N}, {H}, dk) and ({M}, {H}, dk)."
+            f"q has shape {tuple(q.shape)} and k {tuple(k.shape)}; with {N} rows and v {tuple(v.shape)} "
+            f"they must be ({N}, {H}, dk) and ({M}, {H}, dk)."
         )
     if kind == "additive" and dk != 1:
-        fail(f"'additive' compares one number a head, q has {dk}. Use 'additive_v2' with a, or sum them first.")
+        fail(f"'additive' compares one number a head, q has {dk}. Use 'additive_v2' with a, or sum them.")
     if (a is not None) != (kind == "additive_v2"):
         fail(f"a is {'missing' if a is None else 'given'}; 'additive_v2' takes it and no other kind does.")
     if a is not None and tuple(a.shape) != (H, dk):
         fail(f"a has shape {tuple(a.shape)}; it must be ({H}, {dk}).")
     if kind == "uniform" and key is not None:
         fail("'uniform' compares nothing, so it takes no key.")
-    for name, t, tail in (("bias", bias, ()), ("weight", weight, ()), ("key", key, (dk,)), ("value", value, (dv,))):
+    per_edge = ("bias", bias, ()), ("weight", weight, ()), ("key", key, (dk,)), ("value", value, (dv,))
+    for name, t, tail in per_edge:
         if t is not None and tuple(t.shape) not in ((E, 1, *tail), (E, H, *tail)):
             fail(f"{name} has shape {tuple(t.shape)}; it must be {(E, 1, *tail)} or {(E, H, *tail)}.")
     if kind == "power" and degree < 1:
@@ -138,23 +143,21 @@ def _checked(kind, q, k, v, structure, a, bias, weight, key, value, slope, degre
     return q, k
 
 
-# --- the operators -------------------------------------------------------------------------------------------------
-
-
 def _backend(device: torch.device) -> ModuleType:
     """Whose loops run on this device. The seam for a Triton twin."""
     if device.type != "cpu":
         raise NotImplementedError(
-            f"sparse_attention(): there is no kernel for {device.type} yet; move the tensors to the CPU, or use "
-            "sparse_composite, which runs anywhere and keeps one number an edge and head."
+            f"sparse_attention(): there is no kernel for {device.type} yet; move the tensors to the CPU, or "
+            "use sparse_composite, which runs anywhere but keeps every edge's values."
         )
     from heedful.kernels import sparse_numba
 
     return sparse_numba
 
 
-# A shape gets kernels of its own when a general one would take some 10 ms, so that many small odd shapes (tests, a
-# notebook) never wait for the compiler. Rows wider than `WIDEST` spill the registers so far that little is won.
+# A shape gets kernels of its own when a general one would take some 10 ms, so that many small odd shapes
+# (tests, a notebook) never wait for the compiler. Rows wider than `WIDEST` spill the registers until
+# little is won.
 WORTH_A_SHAPE = 1 << 20
 WIDEST = 4096  # bytes a row
 
@@ -162,7 +165,8 @@ WIDEST = 4096  # bytes a row
 def _shaped(v: Tensor, key_features: int, edges: int) -> bool:
     heads, features = v.shape[1:]
     widest = heads * max(key_features, features) * v.element_size()
-    return 0 < heads * features and widest <= WIDEST and edges * heads * (key_features + features) >= WORTH_A_SHAPE
+    fits = heads * features > 0 and heads <= 32 and widest <= WIDEST
+    return fits and edges * heads * (key_features + features) >= WORTH_A_SHAPE
 
 
 def _plain(kind: str, v: Tensor, edges: int, *extras: Tensor | None) -> bool:
@@ -170,8 +174,8 @@ def _plain(kind: str, v: Tensor, edges: int, *extras: Tensor | None) -> bool:
     if kind != "additive" or any(t is not None for t in extras):
         return False
     heads, features = v.shape[1:]
-    usual = heads in (1, 2, 4, 8) and features in (8, 16, 32, 64) and heads * features * v.element_size() <= WIDEST
-    return usual or _shaped(v, 1, edges)
+    usual = heads in (1, 2, 4, 8) and features in (8, 16, 32, 64)
+    return (usual and heads * features * v.element_size() <= WIDEST) or _shaped(v, 1, edges)
 
 
 @cache
@@ -206,7 +210,8 @@ def _common(numba, kind, q, k, v, a, bias, weight, key, value, slope, degree, dr
 
 
 def _dropping(numba, dropout, seed):
-    return _flat(seed if dropout else None, torch.int64), numba.np.uint64(threshold(dropout)), kept_scale(dropout)
+    seeds = _flat(seed if dropout else None, torch.int64)
+    return seeds, numba.np.uint64(threshold(dropout)), kept_scale(dropout)
 
 
 @torch.library.custom_op("heedful::sparse_forward", mutates_args=())
@@ -261,7 +266,8 @@ def _forward_outputs(kind, v, rowptr, col, bias, weight, key, value, save):
     plain = save and _plain(kind, v, col.shape[0], bias, weight, key, value)
     out, m, z = v.new_empty((N, H, dv)), v.new_empty((N, H)), v.new_empty((N, H))
     # The kernels are compiled for three and two dimensions, so what is not there has as many.
-    plus, plus_mass = v.new_empty((N, H, dv) if plain else (0, 0, 0)), v.new_empty((N, H) if plain else (0, 0))
+    plus = v.new_empty((N, H, dv) if plain else (0, 0, 0))
+    plus_mass = v.new_empty((N, H) if plain else (0, 0))
     return out, m, z, plus, plus_mass
 
 
@@ -325,8 +331,9 @@ def backward(
         dq, dk, dv_ = (grad if needed else torch.empty_like(t, memory_format=torch.contiguous_format)
                        for grad, needed, t in zip(grads, needs, operands[:3], strict=False))  # fmt: skip
         over_rows(
-            listeners, rowptr.contiguous().numpy(), g, q.contiguous().numpy(), m.numpy(), z.numpy(), out.numpy(),
-            plus.numpy(), plus_mass.numpy(), slope, table, dq.numpy(), work=8 * N * H * dv,
+            listeners, rowptr.contiguous().numpy(), g, q.contiguous().numpy(),
+            *(t.contiguous().numpy() for t in (m, z, out, plus, plus_mass)),
+            slope, table, dq.numpy(), work=8 * N * H * dv,
         )  # fmt: skip
         if needs[1] or needs[2]:
             over_rows(
@@ -340,9 +347,7 @@ def backward(
     if _shaped(v, q.shape[2], col.shape[0]):
         _, listeners, rows, speakers = numba.shaped_kernels(kind, H, q.shape[2], dv)
         table = v.new_empty(N * 3 * H).numpy()
-        over_rows(
-            listeners, index[0], g, *(_flat(t, dtype) for t in (out, m, z)), table, work=4 * N * H * dv
-        )
+        over_rows(listeners, index[0], g, *(_flat(t, dtype) for t in (out, m, z)), table, work=4 * N * H * dv)
         shared = (*common[4:], g, table)
     else:
         rows, speakers = numba.backward_rows, numba.backward_columns
@@ -362,7 +367,7 @@ def backward(
 
 
 def _gradient_outputs(operands, needs, v):
-    """Per-edge gradients start from nothing too: `Structure.edge` names every edge once, so all are written."""
+    """Per-edge gradients start unset too: `Structure.edge` names every edge once, so all are written."""
     return tuple(
         v.new_empty(t.shape if needed and t is not None else (0,))
         for t, needed in zip(operands, needs, strict=True)
@@ -375,16 +380,18 @@ def _(kind, gradient, q, k, v, a, rowptr, col, edge, colptr, row, edge_transpose
     return _gradient_outputs((q, k, v, a, bias, weight, key, value), needs, v)
 
 
-def build_transpose(rowptr: Tensor, col: Tensor, edge: Tensor, speakers: int) -> tuple[Tensor, Tensor, Tensor]:
+def build_transpose(
+    rowptr: Tensor, col: Tensor, edge: Tensor, speakers: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """(colptr, row, edge_transposed) of a CSR structure."""
-    result = rowptr.new_empty(speakers + 1), torch.empty_like(col), torch.empty_like(edge)
-    _backend(col.device).transpose(*(t.contiguous().numpy() for t in (rowptr, col, edge)), *(t.numpy() for t in result))
+    csr = tuple(t.contiguous() for t in (rowptr, col, edge))
+    result = rowptr.new_empty(speakers + 1), torch.empty_like(csr[1]), torch.empty_like(csr[2])
+    _backend(col.device).transpose(*(t.numpy() for t in (*csr, *result)))
     return result
 
 
-# --- autograd ------------------------------------------------------------------------------------------------------
-
-SETTINGS, OPERANDS = 7, 8  # (kind, slope, degree, dropout, implied, save, lazy), (q, k, v, a, bias, weight, key, value)
+SETTINGS = 7  # kind, slope, degree, dropout, implied, save, lazy
+OPERANDS = 8  # q, k, v, a, bias, weight, key, value: what can take a gradient
 
 
 class _Compiled(torch.autograd.Function):
@@ -395,8 +402,9 @@ class _Compiled(torch.autograd.Function):
         kind, slope, degree, dropout, implied, save, _ = arguments[:SETTINGS]
         q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge = arguments[SETTINGS:-3]
         return torch.ops.heedful.sparse_forward(
-            kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value, slope, degree, dropout, seed, implied, save
-        )
+            kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value,
+            slope, degree, dropout, seed, implied, save,
+        )  # fmt: skip
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -407,21 +415,27 @@ class _Compiled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient, *_):
-        none = (None,) * SETTINGS
         if gradient is None:
-            return (*none, *(None,) * 15)
+            return (None,) * (SETTINGS + 15)
         needs = ctx.needs_input_grad[SETTINGS : SETTINGS + OPERANDS]
-        grads = _backward_operator(ctx.settings, needs, gradient, *ctx.saved_tensors)
-        return (*none, *(grad if needed else None for grad, needed in zip(grads, needs, strict=True)), *(None,) * 7)
+        return _placed(_backward_operator(ctx.settings, needs, gradient, *ctx.saved_tensors), needs)
 
 
-# Function.apply asks for the signature on every call, 50 µs for a long one; (*arguments), known already, takes 5.
+def _placed(grads, needs):
+    """Gradients in the places of forward's arguments: none for settings, seed and structure."""
+    wanted = (grad if needed else None for grad, needed in zip(grads, needs, strict=True))
+    return (*(None,) * SETTINGS, *wanted, *(None,) * 7)
+
+
+# Function.apply asks for the signature on every call, 50 µs for a long one; (*arguments), known already,
+# takes 5.
 _Compiled.forward.__signature__ = inspect.signature(_Compiled.forward)
 
 
 def _backward_operator(
     settings, needs, gradient,
-    q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge, colptr, row, edge_transposed, out, m, z, plus, mass,
+    q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge, colptr, row, edge_transposed,
+    out, m, z, plus, mass,
 ):  # fmt: skip
     kind, slope, degree, dropout, implied, _, _ = settings
     return torch.ops.heedful.sparse_backward(
@@ -438,16 +452,14 @@ class _Sparse(_Compiled):
 
     @staticmethod
     def backward(ctx, gradient, *_):
-        none = (None,) * SETTINGS
         if gradient is None:
-            return (*none, *(None,) * 15)
+            return (None,) * (SETTINGS + 15)
         needs = ctx.needs_input_grad[SETTINGS : SETTINGS + OPERANDS]
         saved, lazy = list(ctx.saved_tensors), ctx.settings[6]
         if lazy is not None:
             saved[12:15] = lazy()
         # A Function of its own, so that it can be differentiated again; torch.func always asks for that.
-        grads = _Gradient.apply(ctx.settings, needs, gradient, *saved)
-        return (*none, *(grad if needed else None for grad, needed in zip(grads, needs, strict=True)), *(None,) * 7)
+        return _placed(_Gradient.apply(ctx.settings, needs, gradient, *saved), needs)
 
     @staticmethod
     def jvp(ctx, *tangents):
@@ -463,7 +475,7 @@ class _Sparse(_Compiled):
 
     @staticmethod
     def vmap(info, in_dims, *arguments):
-        H = _unbatched_heads(arguments[SETTINGS + 2], in_dims[SETTINGS + 2])
+        H = _heads_within(arguments[SETTINGS + 2], in_dims[SETTINGS + 2])
         tensors = _folded(info.batch_size, H, in_dims[SETTINGS:], arguments[SETTINGS:])
         outputs = _Sparse.apply(*arguments[:SETTINGS], *tensors)
         return _unfolded(outputs, info.batch_size)
@@ -472,7 +484,8 @@ class _Sparse(_Compiled):
 class _Gradient(torch.autograd.Function):
     """The backward pass as a function of its own: fused itself, its derivatives through the composite.
 
-    m, z, O⁺ and P⁺ are functions of the operands, so all of the derivative goes to the gradient and the operands.
+    m, z, O⁺ and P⁺ are functions of the operands, so all of the derivative goes to the gradient and the
+    operands.
     """
 
     @staticmethod
@@ -525,8 +538,7 @@ class _Gradient(torch.autograd.Function):
     @staticmethod
     def vmap(info, in_dims, settings, needs, gradient, *saved):
         size, dims = info.batch_size, in_dims[3:]
-        H = _unbatched_heads(saved[2], dims[2])
-        heads = [t if t is None else _unbatched_heads(t, d) for t, d in zip(saved, dims, strict=True)]
+        H = _heads_within(saved[2], dims[2])
         gradient = _nodes(size, gradient, in_dims[2])
         tensors = _folded(size, H, dims, saved, needs)
         outputs = _Gradient.apply(settings, needs, gradient, *tensors)
@@ -538,7 +550,7 @@ class _Gradient(torch.autograd.Function):
                 grads, places = [*grads, grad.unflatten(0, (size, H))], [*places, 0]
             else:
                 grad = grad.unflatten(1, (size, H))
-                if n > 3 and heads[n] == 1:
+                if n > 3 and _heads_within(saved[n], dims[n]) == 1:
                     grad = grad.sum(2, keepdim=True)
                 grads, places = [*grads, grad], [*places, 1]
         return tuple(grads), tuple(places)
@@ -555,8 +567,9 @@ def _replaced(values, places, by):
 
 
 def _push(function, primals, tangents):
-    """The directional derivative by two pullbacks (u ↦ uᵀJ is linear; pull t back through it): reverse mode only, so
-    it can run inside a forward-mode level."""
+    """The directional derivative by two pullbacks (u ↦ uᵀJ is linear; pull t back through it): reverse
+    mode only, so it can run inside a forward-mode level.
+    """
     shape, _ = torch.func.vjp(function, *primals)
     one = isinstance(shape, Tensor)
 
@@ -577,11 +590,12 @@ def _composite_of(settings, saved, operands):
     )  # fmt: skip
 
 
-# --- vmap: the new dimension becomes more heads --------------------------------------------------------------------
-
-
-def _unbatched_heads(v, dim):
-    return v.shape[1] if dim is None or v.dim() < 2 else v.movedim(dim, 0).shape[2 if v.dim() > 2 else 1]
+def _heads_within(t, dim):
+    """Heads of a (…, H, …) tensor, its batch dimension not counted."""
+    shape = list(t.shape)
+    if dim is not None:
+        del shape[dim]
+    return shape[1]
 
 
 def _nodes(size, t, dim):
@@ -608,7 +622,7 @@ def _folded(size, H, dims, tensors, needs=None):
             t = t.unsqueeze(1).expand(-1, size, *t.shape[1:]) if dim is None else t.movedim(dim, 1)
             folded.append(t.expand(-1, -1, H, *t.shape[3:]).flatten(1, 2))
         elif dim is not None:
-            raise ValueError("sparse_attention(): vmap over the structure itself is not supported; batch the graphs.")
+            raise ValueError("sparse_attention(): vmap cannot go over the structure; make one graph of many.")
         else:
             folded.append(t)
     return folded
@@ -622,9 +636,6 @@ def _unfolded(outputs, size):
         out.append(t if absent else t.unflatten(1, (size, -1)))
         places.append(None if absent else 1)
     return tuple(out), tuple(places)
-
-
-# --- the same in plain torch ---------------------------------------------------------------------------------------
 
 
 def sparse_composite(

@@ -1,11 +1,13 @@
 """The CPU loops of sparse attention, compiled by Numba when `sparse.py` first needs them.
 
-Everything is one serial pass over a run of rows (or columns), so one row is always summed by one thread in one order.
+Everything is one serial pass over a run of rows (or columns), so one row is always summed by one thread
+in one order.
 
-Why explicit vectors (`Lanes`): a graph's inner loops are short (8 heads, 8 features). LLVM's loop vectoriser wants
-long ones, and its straight-line vectoriser gives up because two NumPy arguments might overlap; measured, plain loops
-took 15-60 ms where these take 3. `Lanes` is an LLVM vector with the arithmetic written on it, so what the source says
-is what the machine does. Numba's cache only notices changes to the file a kernel stands in, hence all in one file.
+Why explicit vectors (`Lanes`): a graph's inner loops are short (8 heads, 8 features). LLVM's loop
+vectoriser wants long ones, and its straight-line vectoriser gives up because two NumPy arguments might
+overlap; measured, plain loops took 15-60 ms where these take 3. `Lanes` is an LLVM vector with the
+arithmetic written on it, so what the source says is what the machine does. Numba's cache only notices
+changes to the file a kernel stands in, hence all in one file.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ ADDITIVE, ADDITIVE_V2, DOT, POWER, UNIFORM = range(5)
 KINDS = {"additive": ADDITIVE, "additive_v2": ADDITIVE_V2, "dot": DOT, "power": POWER, "uniform": UNIFORM}
 
 AHEAD = 8  # edges between asking for a row and using it
-GOLDEN, MIX_A, MIX_B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MIX_A, MIX_B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 class Lanes(types.Type):
@@ -94,8 +97,9 @@ def load(typing, array, at, like):
 
 @intrinsic(prefer_literal=True)
 def prefetch(typing, array, at, like):
-    """Ask for the cache lines that `load` will want: the next edges' rows lie anywhere, and the processor only sees
-    a few edges ahead by itself. Measured: 1.2 times as fast forward, 1.5 times backward."""
+    """Ask for the cache lines that `load` will want: the next edges' rows lie anywhere, and the processor
+    only sees a few edges ahead by itself. Measured: 1.2 times as fast forward, 1.5 times backward.
+    """
     lines = range(0, _count(like) * array.dtype.bitwidth // 8, 64)
 
     def generate(context, builder, sig, arguments):
@@ -167,7 +171,9 @@ def tile(typing, lanes, like):
 
 
 def _tree(builder, value, groups, width, place):
-    """Sum `width` members in each of `groups`, by halves; place(group, member, width) is where a member lies."""
+    """Sum `width` members in each of `groups`, by halves; place(group, member, width) is where a member
+    lies.
+    """
     while width > 1:
         low, high = (width + 1) // 2, width // 2
         zeros, spare = _constant(value.type, 0.0), value.type.count
@@ -244,7 +250,9 @@ def _larger(context, builder, sig, arguments):
 
 @intrinsic
 def larger(typing, x, y):
-    """The maximum, x where either is NaN: a NaN score must not become the maximum, it shows in the sum anyway."""
+    """The maximum, x where either is NaN: a NaN score must not become the maximum, it shows in the sum
+    anyway.
+    """
     return x(x, y), _larger
 
 
@@ -388,7 +396,9 @@ def mixed(x):
 
 @njit(nogil=True, cache=True)
 def head_keys(seeds, heads):
-    """One hash key a head. Several seeds (vmapped copies) split the heads evenly and each counts its own from 0."""
+    """One hash key a head. Several seeds (vmapped copies) split the heads evenly and each counts its own
+    from 0.
+    """
     keys = np.zeros(max(heads, 1), np.uint64)
     if seeds.shape[0] == 0:
         return keys
@@ -410,7 +420,9 @@ def keep_bits(seeds, heads, counters, threshold, out):
 
 @njit(nogil=True, cache=True)
 def counter_of(implied, columns, i, j, edge):
-    """What dropout counts by: the caller's edge, or the pair (i, j) where the edges only spell out a pattern."""
+    """What dropout counts by: the caller's edge, or the pair (i, j) where the edges only spell out a
+    pattern.
+    """
     return np.uint64(i) * np.uint64(columns) + np.uint64(j) if implied else np.uint64(edge)
 
 
@@ -474,7 +486,9 @@ def additive_kernels(heads: int, features: int):
 
     @njit(nogil=True, cache=True)
     def listeners(start, stop, rowptr, gradient, q, m, z, out, plus, plus_mass, slope, table, dq):
-        """dq, and one row (q, m, 1/z, D) a listener in `table`: what the speakers' pass gathers, side by side."""
+        """dq, and one row (q, m, 1/z, D) a listener in `table`: what the speakers' pass gathers, side by
+        side.
+        """
         rest = splat(q.dtype.type(1 - slope), H)
         for i in range(start, stop):
             g = load(gradient, i * F, F)
@@ -515,9 +529,8 @@ def additive_kernels(heads: int, features: int):
                 a_positive = fma(repeat(where_positive(x, p, nothing), F), g, a_positive)
             value = load(v, j * F, F)
             store(dv, j * F, a)
-            store(
-                dk, j * H, slopes * (sums(a * value, H) - b) + rest * (sums(a_positive * value, H) - b_positive)
-            )
+            flat, steep = sums(a * value, H) - b, sums(a_positive * value, H) - b_positive
+            store(dk, j * H, slopes * flat + rest * steep)
 
     return forward, listeners, speakers
 
@@ -606,7 +619,8 @@ def lane_gradient(kind, x, y, a, slope, degree, degrees, weight, hw, e, compared
 def shaped_kernels(kind_name: str, heads: int, key_features: int, features: int):
     """Every kind with every extra, for one shape: `forward_rows` and its kin with all of a row in registers.
 
-    Worth a compilation (a second or two, kept on disk) where edges are many: ten times as fast as the general ones.
+    Worth a compilation (a second or two, kept on disk) where edges are many: ten times as fast as the
+    general ones.
     """
     kind, H, C, D = KINDS[kind_name], heads, max(key_features, 1), features
     K, F = H * C, H * D
@@ -620,7 +634,8 @@ def shaped_kernels(kind_name: str, heads: int, key_features: int, features: int)
         number = v.dtype.type
         keys, drop = head_keys(seeds, H), threshold > np.uint64(0)
         slope, scale = number(slope), number(scale)
-        none, ones, nowhere, nothing = splat(number(0), H), splat(number(1), H), splat(number(0), K), splat(number(0), F)
+        none, ones = splat(number(0), H), splat(number(1), H)
+        nowhere, nothing = splat(number(0), K), splat(number(0), F)
         silent, one_key, one_value = splat(number(-np.inf), H), splat(number(0), C), splat(number(0), D)
         factors = load(a, 0, K) if kind == ADDITIVE_V2 else nowhere
         for i in range(start, stop):
@@ -634,7 +649,9 @@ def shaped_kernels(kind_name: str, heads: int, key_features: int, features: int)
                 if compares:
                     prefetch(k, soon * K, K)
                     y = add_edge_vector(load(k, j * K, K), key, hk, C, e, one_key)
-                _, _, base, logit = lane_scores(kind, x, y, factors, slope, degree, bias, hb, weight, hw, e, ones)
+                _, _, base, logit = lane_scores(
+                    kind, x, y, factors, slope, degree, bias, hb, weight, hw, e, ones
+                )
                 # Two exponentials an edge and no branch: with eight heads some maximum moves at most edges.
                 new = larger(top, where_nonzero(base, logit, silent))
                 shift = finite(new)
@@ -655,7 +672,9 @@ def shaped_kernels(kind_name: str, heads: int, key_features: int, features: int)
 
     @njit(nogil=True, cache=True)
     def listeners(start, stop, rowptr, gradient, out, m, z, table):
-        """(m, z, D) a listener side by side, for the two passes below; inf for a z of 0, which makes all shares 0."""
+        """(m, z, D) a listener side by side, for the two passes below; inf for a z of 0, which makes all
+        shares 0.
+        """
         number = gradient.dtype.type
         infinite = splat(number(np.inf), H)
         for i in range(start, stop):
@@ -679,7 +698,8 @@ def shaped_kernels(kind_name: str, heads: int, key_features: int, features: int)
         for i in range(start, stop):
             x = load(q, i * K, K) if compares else nowhere
             g = load(gradient, i * F, F)
-            m, z, d = load(table, i * 3 * H, H), load(table, (i * 3 + 1) * H, H), load(table, (i * 3 + 2) * H, H)
+            m, z = load(table, i * 3 * H, H), load(table, (i * 3 + 1) * H, H)
+            d = load(table, (i * 3 + 2) * H, H)
             sum_q, sum_a = nowhere, nowhere
             for at in range(rowptr[i], rowptr[i + 1]):
                 j, e = np.int64(col[at]), np.int64(edge[at])
@@ -729,7 +749,8 @@ def shaped_kernels(kind_name: str, heads: int, key_features: int, features: int)
         number = v.dtype.type
         keys, drop = head_keys(seeds, H), threshold > np.uint64(0)
         slope, scale, degrees = number(slope), number(scale), number(degree)
-        none, ones, nowhere, nothing = splat(number(0), H), splat(number(1), H), splat(number(0), K), splat(number(0), F)
+        none, ones = splat(number(0), H), splat(number(1), H)
+        nowhere, nothing = splat(number(0), K), splat(number(0), F)
         one_key, one_value = splat(number(0), C), splat(number(0), D)
         factors = load(a, 0, K) if kind == ADDITIVE_V2 else nowhere
         for j in range(start, stop):
@@ -821,8 +842,11 @@ def shared(e, h, heads):
 
 
 @njit(nogil=True, cache=True)
-def scores(kind, H, dk, q, i, k, j, a, key, hk, e, slope, degree, bias, hb, weight, hw, x, similarity, base, logit, at):
-    """One edge, all heads: x (what the kind's formula is a function of), similarity, weight·similarity, logit."""
+def scores(
+    kind, H, dk, q, i, k, j, a, key, hk, e, slope, degree, bias, hb, weight, hw,
+    x, similarity, base, logit, at,
+):  # fmt: skip
+    """One edge, all heads: what the formula compares (x), s, w·s and l."""
     number = q.dtype.type
     for h in range(H):
         at_q, at_k, f = (i * H + h) * dk, (j * H + h) * dk, at + h
@@ -840,7 +864,7 @@ def scores(kind, H, dk, q, i, k, j, a, key, hk, e, slope, degree, bias, hb, weig
                 if hk:
                     y += key[at_key + d]
                 s += a[h * dk + d] * (y if y > number(0) else slope * y)
-        elif kind == DOT or kind == POWER:
+        elif kind in (DOT, POWER):
             s = dot(q, at_q, k, at_k, dk)
             if hk:
                 s += dot(q, at_q, key, at_key, dk)
@@ -854,7 +878,9 @@ def scores(kind, H, dk, q, i, k, j, a, key, hk, e, slope, degree, bias, hb, weig
 
 @njit(nogil=True, cache=True)
 def block_of(heads):
-    """Edges handled together, few enough that their scores stay in the first cache, and scratch to hold them."""
+    """Edges handled together, few enough that their scores stay in the first cache, and scratch to hold
+    them.
+    """
     block = max(1, min(64, 1024 // heads))
     return block, (block * heads + 7) // 8 * 8
 
@@ -864,7 +890,9 @@ def forward_rows(
     start, stop, rowptr, col, edge, kind, H, dk, dv, q, k, v, a, bias, hb, weight, hw, key, hk, value, hv,
     slope, degree, seeds, threshold, scale, implied, columns, out, m, z,
 ):  # fmt: skip
-    """Softmax over each row in blocks of edges: scores, then a new maximum, then exp, then the weighted sum."""
+    """Softmax over each row in blocks of edges: scores, then a new maximum, then exp, then the weighted
+    sum.
+    """
     number = q.dtype.type
     slope, scale, silent = number(slope), number(scale), number(-np.inf)
     keys, drop = head_keys(seeds, H), threshold > np.uint64(0)
@@ -932,7 +960,9 @@ def row_dots(start, stop, rowptr, gradient, out, H, dv, result):
 
 @njit(nogil=True, cache=True)
 def score_gradient(kind, x, slope, degree, degrees, weight, share, r, ds):
-    """dL/dx from dL/d(logit) = ds; for a power, whose x is not in the logit, from its share exp(logit − m)/z."""
+    """dL/dx from dL/d(logit) = ds; for a power, whose x is not in the logit, from its share exp(logit −
+    m)/z.
+    """
     if kind == ADDITIVE:
         return ds if x > 0 else slope * ds
     if kind == POWER:
@@ -947,7 +977,9 @@ def backward_rows(
     slope, degree, seeds, threshold, scale, implied, columns, gradient, m, z, D,
     dq, da, dbias, dweight, dkey, dvalue,
 ):  # fmt: skip
-    """Everything summed over a listener's edges, and everything that belongs to one edge; empty arrays are skipped."""
+    """Everything summed over a listener's edges, and everything that belongs to one edge; empty arrays
+    are skipped.
+    """
     number = q.dtype.type
     slope, scale, degrees = number(slope), number(scale), number(degree)
     keys, drop = head_keys(seeds, H), threshold > np.uint64(0)
@@ -992,7 +1024,8 @@ def backward_rows(
                     p = base[f] * share if base[f] != number(0) else number(0)
                     keep = number(1)
                     if drop:
-                        keep = first(kept(keys, h, counter_of(implied, columns, i, j, e), threshold, scale, 1))
+                        counter = counter_of(implied, columns, i, j, e)
+                        keep = first(kept(keys, h, counter, threshold, scale, 1))
                     r = dot(gradient, at_g, v, (j * H + h) * dv, dv)
                     if hv:
                         r += dot(gradient, at_g, value, shared(e, h, hv) * dv, dv)
@@ -1088,7 +1121,8 @@ def backward_columns(
                     p = base[f] * share if base[f] != number(0) else number(0)
                     keep = number(1)
                     if drop:
-                        keep = first(kept(keys, h, counter_of(implied, columns, i, j, e), threshold, scale, 1))
+                        counter = counter_of(implied, columns, i, j, e)
+                        keep = first(kept(keys, h, counter, threshold, scale, 1))
                     if need_v:
                         add_scaled(dv_, at_v, p * keep, gradient, at_g, dv)
                     if not need_k or kind == UNIFORM:

@@ -100,4 +100,4 @@ class Banded(Strategy):
 
         extra = () if bias is None else (bias,)
         parts = query[..., start:stop, :], key[..., slice(*columns), :], call.value[..., slice(*columns), :]
-        return recompute(group, *parts, *extra)
+        return recompute(group, *parts, *extra, hidden=call.similarity.hidden)

@@ -64,7 +64,7 @@ class Factored(Strategy):
         def speak(q, heard):
             return divide_ones(similarity.query_features(q) @ heard)
 
-        heard = sum(
-            recompute(hear, k, v) for k, v in zip(key.split(chunk, -2), value.split(chunk, -2), strict=True)
-        )
-        return torch.cat([recompute(speak, q, heard) for q in query.split(chunk, -2)], -2)
+        parts = zip(key.split(chunk, -2), value.split(chunk, -2), strict=True)
+        heard = sum(recompute(hear, k, v, hidden=similarity.hidden) for k, v in parts)
+        out = [recompute(speak, q, heard, hidden=similarity.hidden) for q in query.split(chunk, -2)]
+        return torch.cat(out, -2)

@@ -20,8 +20,8 @@ from .factored import feature_flops
 
 
 def chunk_length(features: int) -> int:
-    """Where the quadratic part inside a chunk and the linear part between chunks cost about the same."""
-    return min(512, max(64, 1 << max(0, math.isqrt(features).bit_length() + 2)))
+    """Long enough that products are efficient and chunks few, short enough that pairs inside one stay cheap."""
+    return 128 if features <= 64 else 256
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Scan(Strategy):
         value, decay = with_ones(call.value), _decay(call)
         features = call.similarity.feature_count(call.query.shape[-1])
         if ahead:
-            state = _absorb(call.similarity, decay, key[..., :ahead, :], value[..., :ahead, :], None, features)
+            state = _absorb(call.similarity, decay, key[..., :ahead, :], value[..., :ahead, :], features)
         out, _ = _chunks(call.similarity, decay, query, key[..., ahead:, :], value[..., ahead:, :], state, features)
         return out
 
@@ -104,18 +104,29 @@ def _decay(call: Call) -> Tensor | None:
     return None if call.position is None else call.position.rates(call.heads, call.query)[:, None, None]
 
 
-def _absorb(similarity, decay, key, value, total, features):
+def _absorb(similarity, decay, key, value, features):
     """The running total after these keys, without listening."""
-    for k, v in zip(key.split(chunk_length(features), -2), value.split(chunk_length(features), -2), strict=True):
-        total = recompute(lambda k, v, *s: _advance(similarity, decay, k, v, *s), k, v, *_given(total))
+    total = None
+    length = chunk_length(features)
+    for k, v in zip(key.split(length, -2), value.split(length, -2), strict=True):
+
+        def chunk(k, v, *rest):
+            return _advance(similarity, k, v, *_unpack(decay, rest))
+
+        total = recompute(chunk, k, v, *_given(decay, total), hidden=similarity.hidden)
     return total
 
 
-def _given(total):
-    return () if total is None else (total,)
+def _given(*tensors):
+    return tuple(x for x in tensors if x is not None)
 
 
-def _advance(similarity, decay, key, value, total=None):
+def _unpack(decay, rest):
+    """(decay, total) from what `_given` packed."""
+    return (None, *rest) if decay is None else rest
+
+
+def _advance(similarity, key, value, decay, total=None):
     length = key.shape[-2]
     phi = similarity.key_features(key)
     if decay is not None:
@@ -127,7 +138,7 @@ def _advance(similarity, decay, key, value, total=None):
     return heard + (total if decay is None else total * torch.exp(-decay * length))
 
 
-def _listen(similarity, decay, query, key, value, total=None):
+def _listen(similarity, query, key, value, decay, total=None):
     """A chunk: pairs inside it, the running total for what came before."""
     length = query.shape[-2]
     scores = similarity.scores(query, key)
@@ -146,11 +157,12 @@ def _listen(similarity, decay, query, key, value, total=None):
 
 
 def _chunks(similarity, decay, query, key, value, total, features):
-    def chunk(q, k, v, *s):
-        return _listen(similarity, decay, q, k, v, *s), _advance(similarity, decay, k, v, *s)
+    def chunk(q, k, v, *rest):
+        decay_and_total = _unpack(decay, rest)
+        return _listen(similarity, q, k, v, *decay_and_total), _advance(similarity, k, v, *decay_and_total)
 
     length, outs = chunk_length(features), []
     for q, k, v in zip(*(x.split(length, -2) for x in (query, key, value)), strict=True):
-        out, total = recompute(chunk, q, k, v, *_given(total))
+        out, total = recompute(chunk, q, k, v, *_given(decay, total), hidden=similarity.hidden)
         outs.append(out)
     return torch.cat(outs, -2), total

@@ -60,4 +60,5 @@ class Tiled(Strategy):
 
         rows, columns = slice(*tile.rows), slice(*tile.columns)
         extra = () if table is None else (table,)
-        return recompute(band, query[..., rows, :], key[..., columns, :], call.value[..., columns, :], *extra)
+        parts = query[..., rows, :], key[..., columns, :], call.value[..., columns, :]
+        return recompute(band, *parts, *extra, hidden=call.similarity.hidden)

@@ -1,0 +1,7 @@
+"""`python -m heedful` is the `heedful` command."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

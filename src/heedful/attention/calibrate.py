@@ -1,0 +1,251 @@
+"""Measure what strategies take on this machine, and fit the constants the planner reads.
+
+A few dozen problems are run by every strategy that accepts them, forward and backward. For each strategy and direction
+a non-negative least-squares fit of relative errors gives seconds for a call, a launch, a FLOP and a byte.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..graphs import Graph
+from .constants import TERMS, constants, device_name, save_calibration
+from .cost import Cost
+from .measure import seconds, training_step
+from .neighbors import Causal, Everyone, Global, Window
+from .operator import _problem, _run
+from .neighbors import as_neighbors
+from .position import Alibi, Relative
+from .problem import Problem
+from .similarity import Additive, EluKernel, Polynomial, Softmax, Uniform
+from .strategies import STRATEGIES, Strategy
+
+
+@dataclass
+class Example:
+    """A problem with tensors to run it on."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    options: dict
+    training: bool
+
+    @property
+    def problem(self) -> Problem:
+        tensors = (self.query, self.key, self.value)
+        options = {"position": None, **self.options}
+        with torch.set_grad_enabled(self.training):
+            problem = _problem(*tensors, options["similarity"], as_neighbors(options["neighbors"]), options["position"], 0.0, False)
+        return problem.replace(gradient=self.training)
+
+    def run(self, way: Strategy) -> Callable[[], object]:
+        """A call that runs the strategy once, forward or forward and backward."""
+        options = {"position": None, **self.options}
+        neighbors = as_neighbors(options["neighbors"])
+
+        def forward(q, k, v):
+            return _run(way, q, k, v, options["similarity"], neighbors, options["position"], 0.0)
+
+        if self.training:
+            return training_step(forward, [self.query, self.key, self.value])
+
+        def once():
+            with torch.no_grad():
+                return forward(self.query, self.key, self.value)
+
+        return once
+
+
+def example(
+    similarity: str, neighbors: str, position: str, *, heads: int, length: int, dim: int, training: bool, device: str = "cpu", seed: int = 0
+) -> Example:
+    """Build an example from names: similarity softmax, polynomial, elu, additive or uniform; neighbors everyone, causal,
+    window:W, global:W or graph:DEGREE; position none, alibi or relative."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape):
+        return torch.randn(shape, generator=generator).to(device)
+
+    kinds = {"softmax": Softmax, "polynomial": Polynomial, "elu": EluKernel, "additive": Additive, "uniform": Uniform}
+    name, _, number = neighbors.partition(":")
+    size = int(number or 0)
+    if name == "graph":
+        ends = torch.randint(length, (2, size * length), generator=generator)
+        pattern: object = Graph.from_edges(ends[0], ends[1], nodes=length).to(device)
+    else:
+        pattern = {
+            "everyone": lambda: Everyone(),
+            "causal": lambda: Causal(),
+            "window": lambda: Window(size),
+            "global": lambda: Window(size) | Global([0]),
+        }[name]()
+    table = {"none": None, "alibi": Alibi(), "relative": Relative(draw(2 * length + 1))}[position]
+    wide = 1 if similarity == "additive" else dim
+    tensors = draw(1, heads, length, wide), draw(1, heads, length, wide), draw(1, heads, length, dim)
+    return Example(*tensors, {"similarity": kinds[similarity](), "neighbors": pattern, "position": table}, training)
+
+
+def probes(device: str) -> Iterator[Example]:
+    """What to measure: every kind of pairing at a few sizes each."""
+    pairings = [
+        ("softmax", "everyone", "none"),
+        ("softmax", "causal", "none"),
+        ("softmax", "window:32", "none"),
+        ("softmax", "everyone", "relative"),
+        ("softmax", "window:64", "relative"),
+        ("softmax", "global:16", "none"),
+        ("softmax", "graph:8", "none"),
+        ("polynomial", "everyone", "none"),
+        ("polynomial", "causal", "none"),
+        ("polynomial", "everyone", "relative"),
+        ("polynomial", "window:16", "none"),
+        ("polynomial", "graph:8", "none"),
+        ("elu", "everyone", "none"),
+        ("elu", "causal", "alibi"),
+        ("elu", "everyone", "alibi"),
+        ("additive", "everyone", "none"),
+        ("additive", "graph:16", "none"),
+        ("additive", "window:32", "none"),
+        ("uniform", "everyone", "none"),
+        ("uniform", "causal", "none"),
+        ("uniform", "graph:8", "none"),
+    ]
+    for training in (False, True):
+        for place, (similarity, neighbors, position) in enumerate(pairings):
+            for turn, length in enumerate((64, 384, 1536, 6144)):
+                heads, dim = ((1, 16), (4, 32), (8, 64), (2, 64))[(place + turn) % 4]
+                yield example(
+                    similarity, neighbors, position, heads=heads, length=length, dim=dim, training=training, device=device
+                )
+
+
+@dataclass
+class Measurement:
+    strategy: str
+    direction: str
+    cost: Cost
+    item: int
+    seconds: float
+
+
+@dataclass
+class Calibration:
+    """What was measured, the fit, and where it is kept. `str(calibration)` is the table."""
+
+    device: str
+    seconds: dict[str, dict[str, list[float]]]
+    error: dict[str, float]  # median relative error of the fit, by strategy
+    measurements: list[Measurement] = field(default_factory=list, repr=False)
+    path: Path | None = None
+
+    def table(self) -> list[tuple[str, ...]]:
+        rows = [("strategy", "direction", *(f"s/{term}" for term in TERMS), "error")]
+        for strategy, directions in self.seconds.items():
+            for direction, terms in directions.items():
+                error = f"{100 * self.error.get(f'{strategy} {direction}', float('nan')):.0f} %"
+                rows.append((strategy, direction, *(f"{term:.2e}" for term in terms), error))
+        return rows
+
+    def __str__(self) -> str:
+        rows = self.table()
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        return "\n".join("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def calibrate(
+    *,
+    device: str = "cpu",
+    budget: float = 60.0,
+    progress: Callable[[float, str], None] | None = None,
+    keep: bool = True,
+) -> Calibration:
+    """Measure for about `budget` seconds, fit, and keep the constants for this machine unless `keep=False`.
+
+    `progress` is called with the share done and what is being measured.
+    """
+    if budget <= 0:
+        raise ValueError(f"calibrate(): budget={budget} seconds; it must be positive.")
+    examples = list(probes(device))
+    known, found, started = constants(device), [], time.perf_counter()
+    # Interleave, so that running out of time leaves every kind of problem measured at some size.
+    for place, example_ in enumerate(sorted(examples, key=lambda e: (e.query.shape[-2], e.training))):
+        if time.perf_counter() - started > budget:
+            break
+        problem = example_.problem
+        if progress:
+            progress(place / len(examples), str(problem).splitlines()[0])
+        for name, way in STRATEGIES.items():
+            if way.accepts(problem):
+                continue
+            forward = way.cost(problem)
+            if forward.memory > min(known.memory, 2.0**31) or forward.flops > 2e10:
+                continue
+            taken = seconds(example_.run(way), least=0.02, device=device)
+            if example_.training:
+                found.append((name, "training", problem, taken))
+            else:
+                found.append((name, "forward", problem, taken))
+    if progress:
+        progress(1.0, "fitting")
+    calibration = _fit(device, found)
+    if keep:
+        calibration.path = save_calibration(device, {"seconds": calibration.seconds, "made": time.strftime("%Y-%m-%d")})
+    return calibration
+
+
+def _fit(device: str, found: list[tuple[str, str, Problem, float]]) -> Calibration:
+    measurements = []
+    forward_seconds = {
+        (name, problem.replace(gradient=False)): taken for name, kind, problem, taken in found if kind == "forward"
+    }
+    for name, kind, problem, taken in found:
+        way = STRATEGIES[name]
+        if kind == "forward":
+            measurements.append(Measurement(name, "forward", way.cost(problem), problem.item, taken))
+        else:
+            before = forward_seconds.get((name, problem.replace(gradient=False)))
+            if before is not None:
+                rest = max(taken - before, 0.1 * taken)
+                measurements.append(Measurement(name, "backward", way.backward_cost(problem), problem.item, rest))
+    fitted: dict[str, dict[str, list[float]]] = {}
+    error: dict[str, float] = {}
+    for name in STRATEGIES:
+        for direction in ("forward", "backward"):
+            own = [m for m in measurements if m.strategy == name and m.direction == direction]
+            if len(own) < len(TERMS):
+                continue
+            terms, miss = _least_squares(own)
+            fitted.setdefault(name, {})[direction] = terms
+            error[f"{name} {direction}"] = miss
+    shipped = constants(device).seconds
+    for name, directions in fitted.items():
+        for direction in ("forward", "backward"):
+            directions.setdefault(direction, list(shipped[name][direction]))
+    return Calibration(device_name(device), fitted, error, measurements)
+
+
+def _least_squares(own: list[Measurement]) -> tuple[list[float], float]:
+    """Seconds for each term, minimising relative errors, none negative; and the median relative error."""
+    from scipy.optimize import nnls
+
+    rows = np.array([[1.0, m.cost.launches, m.cost.flops * (2.0 if m.item == 8 else 1.0), m.cost.bytes] for m in own])
+    taken = np.array([m.seconds for m in own])
+    relative = rows / taken[:, None]
+    scale = relative.max(0)
+    scale[scale == 0] = 1
+    terms, _ = nnls(relative / scale, np.ones(len(own)))
+    terms = terms / scale
+    return terms.tolist(), float(np.median(np.abs(rows @ terms / taken - 1)))
+
+
+def to_json(calibration: Calibration) -> str:
+    return json.dumps(asdict(calibration), default=str)

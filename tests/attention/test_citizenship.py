@@ -1,0 +1,543 @@
+"""Every strategy lives with the rest of PyTorch: derivatives of any order and mode, torch.func, compile, autocast,
+dtypes, layouts and empty tensors. Strategies are found in the registry; one without an example here is a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+
+import heedful
+from heedful import (
+    Additive,
+    Alibi,
+    Causal,
+    EluKernel,
+    Graph,
+    Polynomial,
+    Relative,
+    Rotary,
+    Softmax,
+    T5Buckets,
+    Uniform,
+    Window,
+)
+from heedful.attention.strategies import STRATEGIES, LowRank, Projected, Random, Strategy
+
+KEYS, QUERIES = 7, 6
+SOURCE = [0, 1, 2, 3, 3, 5, 6, 0, 2, 2]
+TARGET = [0, 0, 0, 1, 2, 2, 5, 5, 4, 4]  # node 3 hears nobody, node 4 hears 2 twice
+
+
+@dataclass(frozen=True)
+class Example:
+    """A call a strategy takes: `options` makes its keyword arguments out of the parameters that get gradients too."""
+
+    name: str
+    strategy: str | Strategy
+    options: Callable[..., dict]
+    parameters: tuple[tuple[int, ...], ...] = ()
+    dim: int = 4
+
+    @property
+    def way(self) -> str:
+        return self.strategy if isinstance(self.strategy, str) else self.strategy.name
+
+    @property
+    def exact(self) -> bool:
+        return STRATEGIES[self.way].exact
+
+    @property
+    def graph(self) -> bool:
+        return "graph" in self.name
+
+    def draw(
+        self, seed: int, *, lead=(), heads=2, key_heads=2, queries=QUERIES, keys=KEYS, dtype=torch.float64
+    ):
+        """Query, key, value and parameters."""
+        generator = torch.Generator().manual_seed(seed)
+        shapes = [
+            (*lead, heads, queries, self.dim),
+            (*lead, key_heads, keys, self.dim),
+            (*lead, key_heads, keys, 3),
+        ]
+        if heads is None:
+            shapes = [(*shape[: len(lead)], *shape[len(lead) + 1 :]) for shape in shapes]
+        return [
+            torch.randn(s, generator=generator, dtype=torch.float64).to(dtype)
+            for s in [*shapes, *self.parameters]
+        ]
+
+    def __call__(
+        self, query: Tensor, key: Tensor, value: Tensor, *parameters: Tensor, strategy=None
+    ) -> Tensor:
+        strategy = strategy or self.strategy
+        return heedful.attend(
+            query, key, value, **self.options(*parameters), strategy=strategy, exact=self.exact
+        )
+
+    def judge(self, *tensors: Tensor) -> Tensor:
+        """The answer in float64: by the reference, or for approximations by themselves."""
+        return self(*(x.double() for x in tensors), strategy="reference" if self.exact else None)
+
+
+def graph(**edges) -> Graph:
+    return Graph.from_edges(SOURCE, TARGET, sources=KEYS, targets=QUERIES).with_edges(**edges)
+
+
+TABLE = 2 * KEYS + 1
+
+EXAMPLES = [
+    Example(
+        "softmax, relative",
+        "reference",
+        lambda t: {"neighbors": Causal(), "position": Relative(t)},
+        ((TABLE,),),
+    ),
+    Example(
+        "graph, all attributes",
+        "reference",
+        lambda b, k, v: {"neighbors": graph(bias=b, key=k, value=v)},
+        ((10,), (10, 4), (10, 3)),
+    ),
+    Example("softmax", "fused", lambda: {}),
+    Example(
+        "learned scale", "fused", lambda s: {"similarity": Softmax(scale=s), "neighbors": Causal()}, ((2,),)
+    ),
+    Example(
+        "window, relative", "fused", lambda t: {"neighbors": Window(2), "position": Relative(t)}, ((TABLE,),)
+    ),
+    Example("window", "flex", lambda: {"neighbors": Window(2)}),
+    Example("alibi", "tiled", lambda s: {"neighbors": Causal(), "position": Alibi(s)}, ((2,),)),
+    Example(
+        "polynomial, t5", "tiled", lambda t: {"similarity": Polynomial(2), "position": T5Buckets(t)}, ((8,),)
+    ),
+    Example("gatv2", "tiled", lambda a: {"similarity": Additive(weight=a)}, ((2, 4),)),
+    Example("polynomial", "factored", lambda: {"similarity": Polynomial(2)}),
+    Example("elu, rotary", "factored", lambda: {"similarity": EluKernel(), "position": Rotary()}),
+    Example("elu", "scan", lambda: {"similarity": EluKernel(), "neighbors": Causal()}),
+    Example(
+        "polynomial, alibi",
+        "scan",
+        lambda s: {"similarity": Polynomial(2), "neighbors": Causal(), "position": Alibi(s)},
+        ((2,),),
+    ),
+    Example(
+        "elu, relative",
+        "toeplitz",
+        lambda t: {"similarity": EluKernel(), "position": Relative(t)},
+        ((TABLE,),),
+    ),
+    Example("additive", "sorted", lambda: {"similarity": Additive()}, dim=1),
+    Example("softmax", "banded", lambda: {"neighbors": Window(1)}),
+    Example(
+        "additive, relative",
+        "banded",
+        lambda t: {"similarity": Additive(), "neighbors": Causal() & Window(2), "position": Relative(t)},
+        ((TABLE,),),
+        dim=1,
+    ),
+    Example("graph, gat", "sparse", lambda: {"similarity": Additive(), "neighbors": graph()}, dim=1),
+    Example(
+        "graph, gatv2",
+        "sparse",
+        lambda a: {"similarity": Additive(weight=a), "neighbors": graph()},
+        ((2, 4),),
+    ),
+    Example("graph, bias", "sparse", lambda b: {"neighbors": graph(bias=b)}, ((10,),)),
+    Example("graph, mean", "sparse", lambda: {"similarity": Uniform(), "neighbors": graph()}),
+    Example("graph, kernel", "sparse", lambda: {"similarity": Polynomial(2), "neighbors": graph()}),
+    Example("softmax", LowRank(rank=3), lambda: {}),
+    Example("softmax", Projected(rank=3), lambda: {}),
+    Example("softmax", Random(features=6), lambda: {}),
+    Example("causal", Random(features=6), lambda: {"neighbors": Causal()}),
+]
+
+
+def every(*, without: tuple[str, ...] = ()):
+    """Examples as test parameters."""
+    return pytest.mark.parametrize(
+        "example", [pytest.param(e, id=f"{e.way}: {e.name}") for e in EXAMPLES if e.way not in without]
+    )
+
+
+def first_of_each(*, without: tuple[str, ...] = ()):
+    firsts = {e.way: e for e in reversed(EXAMPLES)}
+    return pytest.mark.parametrize(
+        "example", [pytest.param(e, id=e.way) for e in firsts.values() if e.way not in without]
+    )
+
+
+def wanting(tensors: list[Tensor]) -> list[Tensor]:
+    return [x.detach().clone().requires_grad_() for x in tensors]
+
+
+def close(found: Tensor, wanted: Tensor, tolerance: float = 1e-9) -> None:
+    assert found.shape == wanted.shape
+    assert bool(found.isfinite().all())
+    scale = max(1.0, float(wanted.abs().max())) if wanted.numel() else 1.0
+    error = float((found.double() - wanted.double()).abs().max()) if wanted.numel() else 0.0
+    assert error <= tolerance * scale, f"off by {error:.2g}"
+
+
+def test_every_strategy_has_an_example():
+    assert {example.way for example in EXAMPLES} == set(STRATEGIES)
+
+
+# Derivatives
+
+
+@every(without=("flex",))
+def test_gradient(example, seed):
+    assert gradcheck(example, wanting(example.draw(seed)))
+
+
+@every(without=("flex",))
+def test_gradient_of_the_gradient(example, seed):
+    assert gradgradcheck(example, wanting(example.draw(seed)), fast_mode=True, atol=1e-4)
+
+
+@every(without=("flex",))
+def test_forward_mode(example, seed):
+    assert gradcheck(example, wanting(example.draw(seed)), check_forward_ad=True, check_backward_ad=False)
+
+
+def test_flex_is_forward_only_on_a_cpu(seed):
+    example = next(e for e in EXAMPLES if e.way == "flex")
+    tensors = example.draw(seed, dtype=torch.float32)
+    with pytest.raises(ValueError, match=r"flex.*trains on the GPU only.*These would do: .*fused"):
+        example(*wanting(tensors))
+    with forward_ad.dual_level(), pytest.raises((ValueError, RuntimeError, NotImplementedError)):
+        tangents = [torch.ones_like(x) for x in tensors]
+        out = example(*(forward_ad.make_dual(x, t) for x, t in zip(tensors, tangents, strict=True)))
+        # Not refused? Then the derivative must be there and right.
+        expected = torch.func.jvp(
+            lambda *x: example(*x, strategy="reference"), tuple(tensors), tuple(tangents)
+        )[1]
+        close(forward_ad.unpack_dual(out).tangent, expected, 1e-4)
+        raise ValueError("right")
+
+
+@every(without=("flex", "toeplitz"))
+def test_func_transforms_agree_with_autograd(example, seed):
+    tensors = example.draw(seed)
+    leaves = wanting(tensors)
+    out = example(*leaves)
+    direction = torch.randn_like(out)
+    expected = torch.autograd.grad(out, leaves, direction)
+    places = tuple(range(len(tensors)))
+    close(example(*tensors), out.detach())
+
+    found = torch.func.grad(lambda *x: (example(*x) * direction).sum(), argnums=places)(*tensors)
+    for a, b in zip(found, expected, strict=True):
+        close(a, b)
+
+    tangents = tuple(torch.randn_like(x) for x in tensors)
+    value, tangent = torch.func.jvp(example, tuple(tensors), tangents)
+    close(value, out.detach())
+    slope = sum(float((t * g).sum()) for t, g in zip(tangents, expected, strict=True))
+    assert float((tangent * direction).sum()) == pytest.approx(slope, rel=1e-8, abs=1e-8)
+
+    jacobian = torch.func.jacrev(example, argnums=0)(*tensors)
+    close((jacobian * direction[(..., *[None] * tensors[0].dim())]).sum(tuple(range(out.dim()))), expected[0])
+
+
+@every(without=("flex", "toeplitz"))
+@pytest.mark.parametrize("places", [(0, 0, 0), (0, None, None), (None, 1, 0), (2, 0, None)], ids=str)
+def test_vmap(example, places, seed):
+    tensors = example.draw(seed)
+    stacked = [
+        x if place is None else torch.stack([x, 2 * x, x.flip(-1)], place)
+        for x, place in zip(tensors[:3], places, strict=True)
+    ]
+    rest = tensors[3:]
+    found = torch.func.vmap(example, in_dims=(*places, *[None] * len(rest)))(*stacked, *rest)
+    for n in range(3):
+        alone = [x if place is None else x.select(place, n) for x, place in zip(stacked, places, strict=True)]
+        close(found[n], example(*alone, *rest))
+
+
+@every(without=("flex", "toeplitz"))
+def test_gradients_of_each_sample(example, seed):
+    """vmap over grad, parameters included: per-sample gradients."""
+    batches = [example.draw(seed + n) for n in range(2)]
+    gradient = torch.func.grad(lambda *x: example(*x).square().sum(), argnums=tuple(range(len(batches[0]))))
+    found = torch.func.vmap(gradient)(*(torch.stack(pair) for pair in zip(*batches, strict=True)))
+    for n, tensors in enumerate(batches):
+        for a, b in zip(found, gradient(*tensors), strict=True):
+            close(a[n], b)
+
+
+@pytest.mark.parametrize("transform", ["vmap", "grad", "compile"])
+def test_toeplitz_refuses_tracing_and_auto_goes_on(transform, seed):
+    example = next(e for e in EXAMPLES if e.way == "toeplitz")
+    tensors = example.draw(seed)
+
+    def through(strategy):
+        run = lambda *x: example(*x, strategy=strategy)  # noqa: E731
+        if transform == "vmap":
+            return torch.func.vmap(run, in_dims=(0, 0, 0, None))(
+                *(x[None] for x in tensors[:3]), *tensors[3:]
+            )[0]
+        if transform == "grad":
+            return torch.func.grad(lambda q: run(q, *tensors[1:]).sum())(tensors[0])
+        return torch.compile(run, backend="eager", fullgraph=True)(*tensors)
+
+    with pytest.raises(Exception, match="guard against small normalisers looks at values"):
+        through("toeplitz")
+    close(through("auto"), through("reference"))
+
+
+# torch.compile
+
+
+def compiled(function, backend: str):
+    torch._dynamo.reset()
+    return torch.compile(function, fullgraph=True, backend=backend)
+
+
+@first_of_each(without=("flex", "toeplitz"))
+def test_compiles_whole_forward_and_backward(example, seed):
+    tensors = example.draw(seed)
+    run = compiled(example, "aot_eager")
+    leaves, again = wanting(tensors), wanting(tensors)
+    out, expected = run(*leaves), example(*again)
+    close(out, expected)
+    direction = torch.randn_like(out)
+    for a, b in zip(
+        torch.autograd.grad(out, leaves, direction),
+        torch.autograd.grad(expected, again, direction),
+        strict=True,
+    ):
+        close(a, b)
+
+
+@pytest.mark.parametrize(
+    "way, name", [("factored", "polynomial"), ("fused", "softmax"), ("sparse", "graph, gat")]
+)
+def test_compiles_by_inductor(way, name, seed):
+    example = next(e for e in EXAMPLES if (e.way, e.name) == (way, name))
+    tensors = example.draw(seed, dtype=torch.float32)
+    leaves, again = wanting(tensors), wanting(tensors)
+    out, expected = compiled(example, "inductor")(*leaves), example(*again)
+    close(out, expected, 1e-5)
+    for a, b in zip(
+        torch.autograd.grad(out.sum(), leaves), torch.autograd.grad(expected.sum(), again), strict=True
+    ):
+        close(a, b, 1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"neighbors": Causal()},
+        {"neighbors": Window(3), "position": Alibi()},
+        {"similarity": Polynomial(2)},
+        {"similarity": EluKernel(), "neighbors": Causal()},
+        {"similarity": Softmax(), "strategy": "tiled"},
+        {"similarity": Additive(), "strategy": "sorted"},
+    ],
+    ids=str,
+)
+def test_one_compiled_function_takes_many_lengths(options, seed):
+    run = compiled(lambda q, k, v: heedful.attend(q, k, v, **options), "aot_eager")
+    dim = 1 if isinstance(options.get("similarity"), Additive) else 4
+    # More lengths than dynamo would trace one by one: a limit exceeded is an error, for the graph must be whole.
+    for length in (5, 6, 7, 9, 11, 12, 14, 15, 18, 21, 25, 30):
+        q, k = torch.randn(2, 1, 2, length, dim, dtype=torch.float64)
+        v = torch.randn(1, 2, length, 3, dtype=torch.float64)
+        close(run(q, k, v), heedful.attend(q, k, v, **{**options, "strategy": "reference"}))
+
+
+# Numbers
+
+
+@every()
+@pytest.mark.parametrize(
+    "dtype, tolerance",
+    [(torch.float64, 1e-10), (torch.float32, 2e-5), (torch.float16, 5e-3), (torch.bfloat16, 4e-2)],
+)
+def test_accuracy(example, dtype, tolerance, seed):
+    tensors = example.draw(seed, dtype=dtype)
+    if example.way == "flex" and dtype == torch.float64:
+        with pytest.raises(ValueError, match="no float64"):
+            example(*tensors)
+        return
+    out = example(*tensors)
+    assert out.dtype == dtype
+    # An approximation may choose other rows in another precision; what it promises is a number of the right kind.
+    if example.way == "lowrank" and dtype in (torch.float16, torch.bfloat16):
+        assert bool(out.isfinite().all())
+        return
+    close(out, example.judge(*tensors), tolerance)
+
+
+@every()
+def test_autocast(example, seed):
+    """Under autocast the answer is what it would be for tensors of that dtype, and gradients come back in float32."""
+    tensors = example.draw(seed, dtype=torch.float32)
+    leaves = tensors if example.way == "flex" else wanting(tensors)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = example(*leaves)
+    assert out.dtype == torch.bfloat16
+    close(out, example(*(x.bfloat16() for x in tensors[:3]), *tensors[3:]), 1e-2)
+    if example.way == "flex":
+        return
+    found = torch.autograd.grad(out.float().sum(), leaves, allow_unused=True)
+    for gradient, leaf in zip(found, leaves, strict=True):
+        assert gradient is not None and gradient.dtype == leaf.dtype and bool(gradient.isfinite().all())
+
+
+@every()
+def test_same_bits_every_time(example, seed):
+    dtype = torch.float32
+    tensors = example.draw(seed, dtype=dtype)
+
+    def once():
+        leaves = tensors if example.way == "flex" else wanting(tensors)
+        out = example(*leaves)
+        return [out] if example.way == "flex" else [out, *torch.autograd.grad(out.square().sum(), leaves)]
+
+    for a, b in zip(once(), once(), strict=True):
+        assert torch.equal(a, b)
+
+
+@every()
+def test_inputs_stay_as_they_were(example, seed):
+    tensors = example.draw(seed, dtype=torch.float32)
+    before, versions = [x.clone() for x in tensors], [x._version for x in tensors]
+    example(*tensors)
+    if example.way != "flex":
+        leaves = [x.requires_grad_() for x in tensors]
+        example(*leaves).sum().backward()
+    assert all(torch.equal(a, b) for a, b in zip(tensors, before, strict=True))
+    assert [x._version for x in tensors] == versions
+
+
+@every()
+def test_inference_mode(example, seed):
+    tensors = example.draw(seed, dtype=torch.float32)
+    expected = example(*tensors)
+    with torch.inference_mode():
+        close(example(*tensors), expected, 1e-6)
+        close(example(*(x.clone() for x in tensors)), expected, 1e-6)
+
+
+# Layouts
+
+
+@every()
+def test_layout_of_memory_does_not_matter(example, seed):
+    tensors = example.draw(seed, lead=(2,), dtype=torch.float32)
+    expected = example(*tensors)
+    q, k, v = tensors[:3]
+    others = [
+        [x.mT.contiguous().mT for x in (q, k, v)],
+        [
+            x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)
+        ],  # as a layer makes it: heads inside
+        [torch.stack([x, x], -1)[..., 0] for x in (q, k, v)],
+        [q, k[:1].expand_as(k).clone() * 0 + k, torch.cat([v, v], -1)[..., : v.shape[-1]]],
+    ]
+    for other in others:
+        close(example(*other, *tensors[3:]), expected, 1e-6)
+
+
+@every()
+def test_leading_dimensions_broadcast(example, seed):
+    query, key, value, *rest = example.draw(seed, lead=(3,), dtype=torch.float32)
+    key, value = key[:1], value[None, :1]
+    expected = example(
+        query[None], key.expand(1, 3, *key.shape[1:]), value.expand(1, 3, *value.shape[2:]), *rest
+    )
+    close(example(query, key, value, *rest), expected, 1e-6)
+    alone = torch.stack([example(query[n], key[0], value[0, 0], *rest) for n in range(3)])
+    close(example(query, key, value, *rest)[0], alone, 1e-5)
+
+
+@every()
+def test_without_heads(example, seed):
+    if any(len(shape) == 2 and shape[0] == 2 or shape == (2,) for shape in example.parameters):
+        pytest.skip("its parameters are per head")
+    tensors = example.draw(seed, heads=1, key_heads=1, dtype=torch.float32)
+    close(example(*(x[0] for x in tensors[:3]), *tensors[3:]), example(*tensors)[0], 1e-6)
+
+
+@every()
+def test_key_heads_are_shared(example, seed):
+    if any(shape in ((2,), (2, 4)) for shape in example.parameters):
+        example = Example(
+            example.name,
+            example.strategy,
+            example.options,
+            tuple((4, *shape[1:]) if shape[0] == 2 else shape for shape in example.parameters),
+            example.dim,
+        )
+    query, key, value, *rest = example.draw(seed, heads=4, key_heads=2, dtype=torch.float32)
+    expected = example(query, key.repeat_interleave(2, -3), value.repeat_interleave(2, -3), *rest)
+    close(example(query, key, value, *rest), expected, 1e-6)
+    if example.way == "flex":
+        return
+    leaves, again = wanting([query, key, value]), wanting([query, key, value])
+    out = example(*leaves, *rest)
+    repeated = example(again[0], *(x.repeat_interleave(2, -3) for x in again[1:]), *rest)
+    for a, b in zip(
+        torch.autograd.grad(out.square().sum(), leaves),
+        torch.autograd.grad(repeated.square().sum(), again),
+        strict=True,
+    ):
+        close(a, b, 1e-5)
+
+
+@every()
+def test_empty_batch(example, seed):
+    tensors = example.draw(seed, lead=(0,), dtype=torch.float32)
+    leaves = tensors if example.way == "flex" else wanting(tensors)
+    out = example(*leaves)
+    assert out.shape == (0, 2, QUERIES, 3) and out.dtype == torch.float32
+    if example.way != "flex":
+        out.sum().backward()
+        assert leaves[0].grad.shape == leaves[0].shape
+
+
+@every()
+@pytest.mark.parametrize("queries, keys", [(0, 0), (0, 4), (4, 0), (1, 1), (1, 4), (4, 1)])
+def test_short_lengths(example, queries, keys, seed):
+    """Lengths 0 and 1 give what the formula gives, or the strategy says why not and "auto" does."""
+    if example.graph:
+        pytest.skip("its graph has nodes of its own; see the next test")
+    tensors = example.draw(seed, queries=queries, keys=keys, dtype=torch.float32)
+    tensors = tensors if example.way == "flex" else wanting(tensors)
+    try:
+        out = example(*tensors)
+    except ValueError as error:
+        assert "refuses" in str(error)
+        out = example(*tensors, strategy="auto")
+    expected = heedful.attend(*tensors[:3], **example.options(*tensors[3:]), strategy="reference")
+    assert out.shape == (2, queries, 3)
+    if example.exact or 0 in (queries, keys):
+        close(out, expected, 1e-5)
+    assert keys or bool((out == 0).all())
+    if example.way != "flex":
+        out.sum().backward()
+        assert tensors[0].grad.shape == tensors[0].shape
+
+
+@pytest.mark.parametrize("similarity", [Softmax(), Additive(), Polynomial(2), Uniform()], ids=repr)
+@pytest.mark.parametrize("queries, keys", [(0, 0), (0, 3), (3, 0), (3, 3), (1, 1)])
+def test_graphs_without_edges_or_nodes(similarity, queries, keys, seed):
+    dim = 1 if isinstance(similarity, Additive) else 4
+    empty = Graph.from_edges([], [], sources=keys, targets=queries)
+    q = torch.randn(2, queries, dim, requires_grad=True)
+    k, v = torch.randn(2, keys, dim, requires_grad=True), torch.randn(2, keys, 3, requires_grad=True)
+    for strategy in ("auto", "sparse", "reference"):
+        out = heedful.attend(q, k, v, similarity=similarity, neighbors=empty, strategy=strategy)
+        assert torch.equal(out, torch.zeros(2, queries, 3))
+        gradients = torch.autograd.grad(out.sum(), (q, k, v), allow_unused=True)
+        assert all(g is None or bool((g == 0).all()) for g in gradients)

@@ -1,0 +1,78 @@
+"""What all tests share: any seed, one thread a worker, and a cache that is not the user's."""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+
+import pytest
+
+# Workers share the cores; before torch is imported, so that OpenMP hears of it.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+# What `heedful calibrate` measured on this machine must not decide a test, not in a subprocess either.
+# Matplotlib keeps its list of fonts where it was, for it takes seconds to make.
+_BEFORE = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+os.environ.setdefault("MPLCONFIGDIR", os.path.join(_BEFORE, "matplotlib"))
+_CACHE = tempfile.TemporaryDirectory(prefix="heedful-tests-")
+os.environ["XDG_CACHE_HOME"] = _CACHE.name
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--seed", type=int, default=None, help="seed of everything random in the tests (default: any)"
+    )
+
+
+def pytest_configure(config):
+    given = config.getoption("--seed")
+    if hasattr(config, "workerinput"):
+        given = config.workerinput["seed"]
+    config.seed = random.SystemRandom().randrange(2**31) if given is None else given
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        import torch
+
+        torch.set_num_threads(1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """All workers take the controller's seed."""
+    node.workerinput["seed"] = node.config.seed
+
+
+def pytest_report_header(config):
+    return f"seed: {config.seed} (repeat with --seed {config.seed})"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.failed and "seed" in getattr(item, "fixturenames", ()):
+        report.sections.append(("seed", f"--seed {item.config.seed}"))
+
+
+@pytest.fixture
+def seed(request) -> int:
+    """The run's seed: a test must pass for any. torch is seeded with it."""
+    import torch
+
+    torch.manual_seed(request.config.seed)
+    return request.config.seed
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_calibration():
+    """Where the cache folder does not follow XDG_CACHE_HOME (macOS, Windows), say it again."""
+    from pathlib import Path
+
+    from heedful.attention import constants
+
+    before, constants.calibration_file = (
+        constants.calibration_file,
+        lambda: Path(_CACHE.name) / "calibration.json",
+    )
+    yield
+    constants.calibration_file = before
