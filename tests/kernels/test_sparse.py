@@ -158,8 +158,8 @@ def test_formula(kind, extras):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients(kind, dtype, path):
-    for extras in CASES:
-        for shared in (("bias", "value"), ("weight", "key")):
+    for extras in CASES if dtype == torch.float64 else (CASES[0], CASES[-1]):
+        for shared in (("bias", "value"), ("weight", "key")) if len(extras) > 1 else ((),):
             tensors, structure, options = problem(kind, extras, dtype=dtype, shared=shared)
             tolerance = 1e-11 if dtype == torch.float64 else 2e-5
             check_against_composite(kind, tensors, structure, options, tolerance)

@@ -585,8 +585,8 @@ def _composite_of(settings, saved, operands):
     kind, slope, degree, dropout, implied, _, _ = settings
     q, k, v, a, bias, weight, key, value = operands
     return sparse_composite(
-        kind, q, k, v, Structure(*saved[9:12]), a=a, bias=bias, weight=weight, key=key, value=value, slope=slope,
-        degree=degree, dropout=dropout, seed=saved[8], implied=implied,
+        kind, q, k, v, Structure(*saved[9:12]), a=a, bias=bias, weight=weight, key=key, value=value,
+        slope=slope, degree=degree, dropout=dropout, seed=saved[8], implied=implied,
     )  # fmt: skip
 
 
@@ -605,7 +605,7 @@ def _nodes(size, t, dim):
 
 
 def _folded(size, H, dims, tensors, needs=None):
-    """q k v a bias weight key value seed, six of structure, and (in backward) out m z O⁺ P⁺, with B·H heads."""
+    """q k v a bias weight key value seed, six of structure, (in backward) out m z O⁺ P⁺, with B·H heads."""
     folded = []
     for n, (t, dim) in enumerate(zip(tensors, dims, strict=True)):
         if t is None or (n >= 15 and t.numel() == 0 and t.shape[0] == 0):
@@ -656,7 +656,7 @@ def sparse_composite(
     seed: Tensor | None = None,
     implied: bool = False,
 ) -> Tensor:
-    """`sparse_attention` by gathering every edge: any device, differentiable as often as you like, E·H·d memory."""
+    """`sparse_attention` by gathering every edge: any device, any derivative, E·H·d memory."""
     N, j, e = structure.rowptr.shape[0] - 1, structure.col.long(), structure.edge.long()
     M, H, _ = v.shape
     i = torch.repeat_interleave(

@@ -67,4 +67,8 @@ def _running(terms):
 
 
 def _take_rows(x, index):
-    return x.gather(-2, index[..., None].expand(index.shape + (x.shape[-1],)))
+    """x[..., index, :] for an index (..., K) of its own in each leading entry; whole rows move, which gather does not do."""
+    lead = index.shape[:-1]
+    first = torch.arange(lead.numel(), device=x.device).view(*lead, 1) * x.shape[-2]
+    rows = x.reshape(-1, x.shape[-1]).index_select(0, (index + first).flatten())
+    return rows.view(*index.shape, x.shape[-1])
