@@ -240,14 +240,16 @@ class Calibrate:
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("calibrating", total=1.0)
 
-            def progress(done: float, total: float = 1.0, what: str = "") -> None:
-                bar.update(task, completed=done, total=total, description=what or "calibrating")
+            def progress(share: float, what: str) -> None:
+                bar.update(task, completed=share, description=what)
 
             found = calibrate(device=self.device, budget=self.seconds, progress=progress)
+        heading, *rows = found.table()
+        rows = [dict(zip(heading, row, strict=True)) for row in rows]
         if self.json:
-            print(json.dumps({"path": str(found.path), "rows": _plain(found.table())}, allow_nan=False))
+            print(json.dumps({"path": str(found.path), "rows": _plain(rows)}, allow_nan=False))
             return 0
-        show_rows(found.table(), console)
+        show_rows(rows, console)
         console.print(f"kept in {found.path}", soft_wrap=True)
         return 0
 
@@ -282,9 +284,9 @@ class Bench:
             _choose("benchmark", name, bench.BENCHMARKS)
         results = []
         for result in bench.run(list(self.names), quick=self.quick, device=self.device):
-            results.append({"name": result.name, "rows": result.rows, "verdict": result.verdict})
+            results.append(result.to_dict())
             if not silent:
-                show_rows(result.rows, console, f"{result.name}: {bench.BENCHMARKS[result.name].title}")
+                show_rows(result.rows, console, f"{result.name}: {result.title}")
                 console.print(result.verdict, style="bold", highlight=False, soft_wrap=True)
                 console.print()
         self._write(results)

@@ -345,7 +345,7 @@ def draw(crossing: Crossover, output: Path) -> Path:
         axes.set_xscale("log", base=2)
         axes.set_xticks(crossing.lengths, [f"{length:,}" for length in crossing.lengths])
         axes.minorticks_off()
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
         axes.set_xlabel("length N")
         axes.set_ylabel("milliseconds a call")
         axes.grid(True, which="major", color="#E6E6E6", lw=0.8)
@@ -356,13 +356,14 @@ def draw(crossing: Crossover, output: Path) -> Path:
         constants = "calibrated" if crossing.calibrated else "with default constants"
         figure.text(
             0.012,
-            0.915,
-            f"Polynomial(degree=2), {HEADS} heads × {DIM} wide, float32, {torch.get_num_threads()} threads. "
-            f"Solid: measured. Dashed: the planner, {constants}.",
+            0.868,
+            f"Polynomial(degree=2), {HEADS} heads, {DIM} wide, float32, {torch.get_num_threads()} threads.\n"
+            f"Solid: measured here.  Dashed: what the planner expects, {constants}.",
             fontsize=9,
             color="#555555",
+            linespacing=1.4,
         )
-        figure.subplots_adjust(left=0.085, right=0.765, top=0.87, bottom=0.125)
+        figure.subplots_adjust(left=0.095, right=0.775, top=0.82, bottom=0.12)
         output.mkdir(parents=True, exist_ok=True)
         path = output / "crossover.png"
         figure.savefig(path)

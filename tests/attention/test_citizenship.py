@@ -86,8 +86,11 @@ class Example:
         return self(*(x.double() for x in tensors), strategy="reference" if self.exact else None)
 
 
+GRAPH = Graph.from_edges(SOURCE, TARGET, sources=KEYS, targets=QUERIES)
+
+
 def graph(**edges) -> Graph:
-    return Graph.from_edges(SOURCE, TARGET, sources=KEYS, targets=QUERIES).with_edges(**edges)
+    return GRAPH.with_edges(**edges) if edges else GRAPH
 
 
 TABLE = 2 * KEYS + 1
@@ -178,6 +181,7 @@ def wanting(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def close(found: Tensor, wanted: Tensor, tolerance: float = 1e-9) -> None:
+    found, wanted = found.detach(), wanted.detach()
     assert found.shape == wanted.shape
     assert bool(found.isfinite().all())
     scale = max(1.0, float(wanted.abs().max())) if wanted.numel() else 1.0

@@ -51,7 +51,7 @@ def test_reference_is_the_formula(similarity, neighbors):
 # The judge is trusted; now everyone else
 
 PROFILE = settings(
-    max_examples=60,
+    max_examples=100,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -104,6 +104,7 @@ def patterns(draw, shape):
 @st.composite
 def examples(draw, similarity):
     shape = draw(shapes())
+    shape.dim = 1 if cases.scalar(similarity) else shape.dim
     known = [name for name in POSITIONS if cases.fits(similarity, name)]
     if similarity == "argmax":  # turned vectors are no longer whole numbers, and near ties are anybody's
         known = [name for name in known if not cases.rotary(name)]
@@ -128,8 +129,6 @@ def test_every_strategy_agrees_with_the_reference_in_output_and_gradients(simila
         found = example.evaluate(strategy, dtype)
         assert found["output"].dtype == dtype
         assert_agree(found, wanted, exact, strategy, TOLERANCE[dtype])
-    if dtype == torch.float32 and "flex" in example.able(gradient=False, dtype=dtype):  # it trains on the GPU only
-        assert error(example.output("flex", dtype), wanted["output"]) <= TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize("strategy", cases.EXACT)
@@ -141,6 +140,18 @@ def test_every_exact_strategy_takes_part(strategy):
         for way in case(Shape(queries=20, keys=20), similarity, neighbors, "none").able(gradient=False, dtype=torch.float32)
     }
     assert strategy in taken
+
+
+@pytest.mark.parametrize("neighbors", [name for name in PLAIN if not name.startswith("graph")])
+def test_flex_agrees_where_it_can_run(neighbors, seed):
+    """Apart from the rest: on the CPU it is slow, and has no gradient."""
+    position = [name for name in POSITIONS if not cases.rotary(name)][(seed + len(neighbors)) % 10]
+    shape = Shape(lead=(2,), heads=4, key_heads=2, queries=19, keys=21, seed=seed)
+    example = case(shape, "softmax, per head", neighbors, position)
+    if "flex" not in example.able(gradient=False, dtype=torch.float32):
+        pytest.skip("a mask of its own for each head")
+    found = example.output("flex", torch.float32)
+    assert error(found, example.rounded(torch.float32).output("reference")) <= 1e-4
 
 
 # Dropout
@@ -222,7 +233,7 @@ def _assert_deaf(example, shape, strategy, row, forbidden, tolerance):
     for gradient in gradients[1:]:
         if gradient is not None:
             leaked = gradient[..., forbidden, :].abs().amax() if forbidden else 0.0
-            assert leaked <= tolerance * gradient.abs().amax(), f"{strategy}, row {row}: a gradient leaks"
+            assert leaked <= tolerance * (1 + gradient.abs().amax()), f"{strategy}, row {row}: a gradient leaks"
     for size in (1.0, 1e4):
         for name in ("key", "value"):
             changed = example.leaves()

@@ -41,6 +41,7 @@ def check_call(query, key, value, similarity, neighbors, position) -> None:
     heads = query.shape[-3] if query.dim() > 2 else 1
     similarity.check(query.shape[-1], key.shape[-1], heads)
     neighbors.check(query.shape[-2], key.shape[-2], heads)
+    _check_carried(neighbors, query, key, value, heads)
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -58,13 +59,37 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
         raise ValueError(f"attend(): key has {key_heads} heads, value {value_heads}; they must match.")
     if heads % key_heads:
         raise ValueError(f"attend(): query has {heads} heads, key {key_heads}; the first must be a multiple of the second.")
-    lead = [tuple(x.shape[:-3]) for x in (query, key, value)]
-    for name, shape in zip(("key", "value"), lead[1:], strict=True):
-        for a, b in zip(reversed(lead[0]), reversed(shape), strict=False):
-            if a != b and a != 1 and b != 1:
-                raise ValueError(
-                    f"attend(): {name} has leading dimensions {shape}, query {lead[0]}; they must match or be 1."
-                )
+    lead = [(name, tuple(x.shape[:-3])) for name, x in (("query", query), ("key", key), ("value", value))]
+    for (name, shape), (other, against) in ((lead[1], lead[0]), (lead[2], lead[0]), (lead[2], lead[1])):
+        if not _broadcast(shape, against):
+            raise ValueError(
+                f"attend(): {name} has leading dimensions {shape}, {other} {against}; they must match or be 1."
+            )
+
+
+def _broadcast(shape: tuple[int, ...], against: tuple[int, ...]) -> bool:
+    return all(a == b or a == 1 or b == 1 for a, b in zip(reversed(shape), reversed(against), strict=False))
+
+
+def _check_carried(neighbors: Neighbors, query: Tensor, key: Tensor, value: Tensor, heads: int) -> None:
+    """The tensors a pattern is made of: before their own dimensions they broadcast to (..., heads)."""
+    whole = (*layout(query, key, value)[0], heads)
+    widths = {"edge key": key.shape[-1], "edge value": value.shape[-1]}
+    for name, tensor, own in neighbors.carried():
+        lead = tuple(tensor.shape[: tensor.dim() - own])
+        if len(lead) > len(whole) or any(a not in (1, b) for a, b in zip(reversed(lead), reversed(whole), strict=False)):
+            raise ValueError(
+                f"attend(): {name} of shape {tuple(tensor.shape)} has {lead} before its last {own}; "
+                f"the call has {whole} (leading dimensions and heads), and each must match or be 1."
+            )
+        if name in widths and tensor.shape[-1] != widths[name]:
+            side = name.removeprefix("edge ")
+            raise ValueError(
+                f"attend(): {name} of shape {tuple(tensor.shape)} is {tensor.shape[-1]} wide, {side} {widths[name]}; "
+                f"it is added to the {side}, so they must match."
+            )
+        if tensor.device != query.device and query.device.type != "meta":
+            raise ValueError(f"attend(): {name} is on {tensor.device}, query on {query.device}; move them together.")
 
 
 def layout(query: Tensor, key: Tensor, value: Tensor) -> tuple[tuple[int, ...], int, int]:

@@ -6,8 +6,6 @@ keys and values (`CacheState`), of which only the last few when the pattern is a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -16,23 +14,10 @@ from .neighbors import Causal, Neighbors, as_neighbors
 from .operator import _SOFTMAX, attend
 from .position import Position
 from .similarity import Similarity
-from .strategies import STRATEGIES, Call, ScanState
+from .strategies import STRATEGIES, CacheState, Call, ScanState
+from .strategies.cache import append
 
 _CAUSAL = Causal()
-
-
-@dataclass(frozen=True)
-class CacheState:
-    """Keys and values heard so far, (..., H', capacity, d): the first `filled` rows are in use.
-
-    `length` counts all tokens, forgotten ones too. Appending writes into spare rows, so a state is used once: step
-    from the newest one.
-    """
-
-    key: Tensor
-    value: Tensor
-    filled: int
-    length: int
 
 
 def step(
@@ -79,17 +64,8 @@ def step(
         return _step_scan(Call(query, key, value, similarity, neighbors, position), state)
     if state is not None and not isinstance(state, CacheState):
         raise TypeError(f"step(): {similarity} with {neighbors} carries a CacheState, got {type(state).__name__}.")
-    state = _append(state, key, value, high)
-    heard = slice(state.filled - min(state.filled, state.length), state.filled)
-    out = attend(
-        query,
-        state.key[..., heard, :],
-        state.value[..., heard, :],
-        similarity=similarity,
-        neighbors=neighbors,
-        position=position,
-    )
-    return out, state
+    state = append(state, key, value, high)
+    return attend(query, *state.heard, similarity=similarity, neighbors=neighbors, position=position), state
 
 
 def _step_scan(call: Call, state: ScanState | None) -> tuple[Tensor, ScanState]:
@@ -99,26 +75,3 @@ def _step_scan(call: Call, state: ScanState | None) -> tuple[Tensor, ScanState]:
     call.key, call.value = (x.to(wide).repeat_interleave(repeats, -3) for x in (call.key, call.value))
     out, state = STRATEGIES["scan"].step(call, state)
     return out.to(dtype), state
-
-
-def _append(state: CacheState | None, key: Tensor, value: Tensor, back: float) -> CacheState:
-    """The cache with new rows at its end; a window forgets rows that no later listener can hear."""
-    new = key.shape[-2]
-    if state is None:
-        return CacheState(key, value, new, new)
-    filled, keep = state.filled, state.filled if back == float("inf") else min(state.filled, int(back))
-    if torch.is_grad_enabled() and (key.requires_grad or value.requires_grad or state.key.requires_grad):
-        old = slice(filled - keep, filled)
-        grown = [torch.cat([x[..., old, :], y], -2) for x, y in ((state.key, key), (state.value, value))]
-        return CacheState(*grown, keep + new, state.length + new)
-    if filled + new > state.key.shape[-2]:  # make room for as much again, so that appending is cheap on average
-        old = slice(filled - keep, filled)
-        grown = []
-        for x in (state.key, state.value):
-            room = x.new_empty(x.shape[:-2] + (2 * (keep + new), x.shape[-1]))
-            room[..., :keep, :] = x[..., old, :]
-            grown.append(room)
-        state, filled = CacheState(*grown, keep, state.length), keep
-    state.key[..., filled : filled + new, :] = key
-    state.value[..., filled : filled + new, :] = value
-    return CacheState(state.key, state.value, filled + new, state.length + new)

@@ -9,12 +9,14 @@ that it is made of, if it is that simple, how far it reaches, how many pairs the
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
+from operator import index
 
 import torch
 from torch import Tensor
@@ -76,12 +78,22 @@ class Neighbors(ABC):
     def check(self, queries: int, keys: int, heads: int) -> None:
         """Raise if the pattern does not fit these lengths."""
 
+    def carried(self) -> list[tuple[str, Tensor, int]]:
+        """The tensors it is made of: name, tensor, and how many of the last dimensions are its own (pairs, edges)."""
+        return []
+
     def key_range(self, rows: tuple[int, int], queries: int, keys: int) -> tuple[int, int]:
         """The smallest run of keys that holds all neighbours of these rows."""
         low, high = self.facts(queries, keys).reach
         first, last = rows[0] + keys - queries, rows[1] - 1 + keys - queries
         start, stop = max(0, first - high), min(keys, last - low + 1)
         return (int(start), int(stop)) if start < stop else (0, 0)
+
+    def span(self, queries: int, keys: int) -> tuple[int, int]:
+        """How far back and ahead a listener hears, at most."""
+        facts = self.facts(queries, keys)
+        low, high = facts.reach
+        return int(max(0, min(high, keys - 1))), int(max(0, min(-low, queries - 1)))
 
     def mask(self, tile: Tile) -> Tensor | None:
         """The tile's allowed pairs, (rows, columns) or with batch dimensions before; None when all of it is."""
@@ -268,7 +280,7 @@ class Segments(Neighbors):
     """
 
     def __init__(self, lengths: Sequence[int] | Tensor):
-        lengths = [int(length) for length in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
+        lengths = [index(length) for length in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
         if not lengths or min(lengths) < 0:
             raise ValueError(f"Segments(lengths={lengths}): takes one or more lengths, none negative.")
         self.lengths = tuple(lengths)
@@ -337,7 +349,7 @@ class Global(Neighbors):
     """
 
     def __init__(self, indices: Sequence[int] | Tensor):
-        indices = sorted({int(index) for index in (indices.tolist() if isinstance(indices, Tensor) else indices)})
+        indices = sorted({index(place) for place in (indices.tolist() if isinstance(indices, Tensor) else indices)})
         if not indices or indices[0] < 0:
             raise ValueError(f"Global(indices={indices}): takes one or more positions, none negative.")
         self.indices = tuple(indices)
@@ -398,9 +410,13 @@ class Mask(Neighbors):
             if size not in (1, wanted):
                 raise ValueError(f"Mask of shape {tuple(self.allowed.shape)}: {size} {name}, but the call has {wanted}.")
 
+    def carried(self):
+        return [("Mask", self.allowed, 2)]
+
     def allows(self, i, j, queries, keys):
         allowed = self.allowed.expand(*self.allowed.shape[:-2], queries, keys)
-        return allowed[..., i - (keys - queries), j]
+        row = i - (keys - queries)
+        return allowed[row, j] if allowed.dim() == 2 else allowed[..., row, j]  # FlexAttention traces the first only
 
     def mask(self, tile):
         allowed = self.allowed.expand(*self.allowed.shape[:-2], tile.queries, tile.keys)
@@ -418,6 +434,17 @@ class Mask(Neighbors):
         return f"Mask({' × '.join(map(str, self.allowed.shape))})"
 
 
+_OF_STRUCTURE: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def _remembered(graph: Graph, what: str, find):
+    """A fact about the edges alone, found once however often the graph is given new weights or features."""
+    facts = _OF_STRUCTURE.setdefault(graph.structure, {})
+    if what not in facts:
+        facts[what] = find()
+    return facts[what]
+
+
 class Edges(Neighbors):
     """A `Graph` seen as a pattern: what `attend(..., neighbors=graph)` and `graph & Causal()` turn it into."""
 
@@ -427,7 +454,8 @@ class Edges(Neighbors):
 
     @property
     def shape_key(self):
-        return ("Graph", self.edges.targets, self.edges.sources, self.edges.edges, self.attributes, self.repeated)
+        carried = tuple((name, tuple(tensor.shape), tensor.device) for name, tensor, _ in self.carried())
+        return ("Graph", self.edges.targets, self.edges.sources, self.edges.edges, carried, self.repeated)
 
     def check(self, queries, keys, heads):
         if (self.edges.targets, self.edges.sources) != (queries, keys):
@@ -436,15 +464,19 @@ class Edges(Neighbors):
                 f"but query has {queries} and key {keys} nodes."
             )
 
+    def carried(self):
+        own = {"weight": 1, "bias": 1, "key": 2, "value": 2}
+        return [(f"edge {name}", getattr(self.edges, name), own[name]) for name in self.attributes]
+
     @property
     def attributes(self) -> tuple[str, ...]:
         return tuple(name for name in ("weight", "bias", "key", "value") if getattr(self.edges, name) is not None)
 
-    @cached_property
+    @property
     def _codes(self) -> Tensor:
         """Every pair as one number, sorted."""
         graph = self.edges
-        return (graph.target * graph.sources + graph.source).sort().values
+        return _remembered(graph, "codes", lambda: (graph.target * graph.sources + graph.source).sort().values)
 
     @property
     def repeated(self) -> bool:
@@ -452,7 +484,13 @@ class Edges(Neighbors):
         graph = self.edges
         if graph.targets * graph.sources > 16 * graph.edges or traced():
             return True
-        return bool((self._codes[1:] == self._codes[:-1]).any())
+        return _remembered(graph, "repeated", lambda: bool((self._codes[1:] == self._codes[:-1]).any()))
+
+    def span(self, queries, keys):
+        if self.edges.edges == 0 or traced():
+            return (0, 0)
+        offset = self.edges.target + (keys - queries) - self.edges.source
+        return _remembered(self.edges, "span", lambda: (max(0, int(offset.max())), max(0, -int(offset.min()))))
 
     def allows(self, i, j, queries, keys):
         wanted = (i - (keys - queries)) * self.edges.sources + j
@@ -506,6 +544,9 @@ class _Pair(Neighbors):
         self.left.check(queries, keys, heads)
         self.right.check(queries, keys, heads)
 
+    def carried(self):
+        return self.left.carried() + self.right.carried()
+
     def facts(self, queries, keys):
         left, right = self.left.facts(queries, keys), self.right.facts(queries, keys)
         name = repr(self)
@@ -554,6 +595,10 @@ class All(_Pair):
             listed=left.listed and right.listed,
         )
 
+    def span(self, queries, keys):
+        left, right = self.left.span(queries, keys), self.right.span(queries, keys)
+        return min(left[0], right[0]), min(left[1], right[1])
+
     def key_range(self, rows, queries, keys):
         left, right = (side.key_range(rows, queries, keys) for side in (self.left, self.right))
         start, stop = max(left[0], right[0]), min(left[1], right[1])
@@ -581,7 +626,12 @@ class All(_Pair):
         base = max(graphs, key=lambda side: bool(side.facts(queries, keys).attributes))
         other = self.right if base is self.left else self.left
         graph = base.graph(queries, keys, device)
-        return graph.filter(other.allows(graph.target + (keys - queries), graph.source, queries, keys))
+        kept = other.allows(graph.target + (keys - queries), graph.source, queries, keys)
+        if kept.dim() == 1:
+            return graph.filter(kept)
+        # A mask of its own for each head or batch entry silences the edges there that it forbids.
+        silence = torch.zeros(kept.shape, device=kept.device).masked_fill(~kept, -inf)
+        return graph.with_edges(bias=silence if graph.bias is None else graph.bias + silence)
 
 
 class Any(_Pair):
@@ -614,6 +664,10 @@ class Any(_Pair):
             complete=left.complete or right.complete,
             listed=left.listed and right.listed,
         )
+
+    def span(self, queries, keys):
+        left, right = self.left.span(queries, keys), self.right.span(queries, keys)
+        return max(left[0], right[0]), max(left[1], right[1])
 
     def key_range(self, rows, queries, keys):
         left, right = (side.key_range(rows, queries, keys) for side in (self.left, self.right))

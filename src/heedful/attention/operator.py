@@ -113,6 +113,9 @@ def attend(
             _CHOSEN.clear()
         if position is None or not problem.neighbors.graph:  # how far edges reach is not in the key, and is checked
             _CHOSEN[seen] = chosen
+    elif position is not None and chosen[1].graph:  # graphs of one size may differ in how far their edges reach
+        heads = query.shape[-3] if query.dim() > 2 else 1
+        position.check(neighbors.span(query.shape[-2], key.shape[-2]), heads, query.shape[-1])
     return _run(chosen[0], query, key, value, similarity, neighbors, position, dropout, chosen[1])
 
 
@@ -178,7 +181,7 @@ def _problem(query, key, value, similarity, neighbors, position, dropout, exact,
         return None
     facts = neighbors.facts(queries, keys)
     if position is not None and not torch.compiler.is_compiling():
-        position.check(_reach(neighbors, facts, queries, keys), heads, query.shape[-1])
+        position.check(neighbors.span(queries, keys), heads, query.shape[-1])
     learned = position is not None and position.facts() is not None and position.facts().learned
     wants = [query.requires_grad, key.requires_grad, value.requires_grad, learned]
     wants += [getattr(part, "requires_grad", False) for part in vars(similarity).values()]
@@ -202,16 +205,6 @@ def _problem(query, key, value, similarity, neighbors, position, dropout, exact,
         exact=exact,
         transform=transform or ("functorch" if functorch_active() else ""),
     )
-
-
-def _reach(neighbors, facts, queries: int, keys: int) -> tuple[int, int]:
-    """How far back and ahead a listener hears, at most."""
-    if facts.graph and facts.pairs:
-        graph = neighbors.graph(queries, keys, "cpu")
-        offset = graph.target + (keys - queries) - graph.source
-        return int(offset.max().clamp_min(0)), int((-offset).max().clamp_min(0))
-    low, high = facts.reach
-    return int(max(0, min(high, keys - 1))), int(max(0, min(-low, queries - 1)))
 
 
 def _run(way: Strategy, query, key, value, similarity, neighbors, position, dropout, facts=None) -> Tensor:

@@ -246,6 +246,9 @@ def toeplitz_block(table: Tensor, rows: tuple[int, int], columns: tuple[int, int
 
     Row r, column s holds entry r + keys − 1 − s: neighbouring rows are the same run of the table shifted by one.
     """
+    if torch.compiler.is_compiling():  # unfolding would fix the lengths; a compiler need not store the index
+        i = torch.arange(rows[0], rows[1], device=table.device)[:, None]
+        return table[..., i + (keys - 1) - torch.arange(columns[0], columns[1], device=table.device)]
     height, width = rows[1] - rows[0], columns[1] - columns[0]
     first = rows[0] + keys - columns[1]
     run = table[..., first : first + height + width - 1].flip(-1)

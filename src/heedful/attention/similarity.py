@@ -124,6 +124,10 @@ class Softmax(_Dot):
     def __init__(self, scale: float | Tensor | None = None):
         if isinstance(scale, (int, float)) and not math.isfinite(scale):
             raise ValueError(f"Softmax(scale={scale}): scale must be finite; for the limit scale → ∞ use Argmax().")
+        if not isinstance(scale, (int, float, Tensor, type(None))):
+            raise TypeError(f"Softmax(scale={scale!r}): takes a number, or a tensor with one entry or one a head.")
+        if isinstance(scale, Tensor) and scale.dim() > 1:
+            raise ValueError(f"Softmax(scale=…): got shape {tuple(scale.shape)}; give a scalar, or one entry a head.")
         self.scale = scale
         super().__init__(_signature(scale))
 
@@ -138,7 +142,8 @@ class Softmax(_Dot):
             )
 
     def prepare(self, query, key):
-        return query * per_head(self.resolved(query.shape[-1])), key
+        scale = per_head(self.resolved(query.shape[-1]))
+        return query * (scale.to(query.dtype) if isinstance(scale, Tensor) else scale), key
 
     def __repr__(self):
         if self.scale is None:
@@ -194,7 +199,7 @@ class Polynomial(Similarity):
     log_form = False
 
     def __init__(self, degree: int = 2, constant: float = 1.0):
-        if not isinstance(degree, int) or degree < 1:
+        if isinstance(degree, bool) or not isinstance(degree, int) or degree < 1:
             raise ValueError(f"Polynomial(degree={degree!r}): degree must be a whole number, 1 or more.")
         if not math.isfinite(constant):
             raise ValueError(f"Polynomial(constant={constant}): constant must be finite.")
@@ -446,11 +451,11 @@ class Additive(Similarity):
         if self.weight is None:
             return F.leaky_relu(query + key.mT, self.slope)
         hidden = F.leaky_relu(query[..., :, None, :] + key[..., None, :, :], self.slope)
-        return (hidden * self._rows(4)).sum(-1)
+        return (hidden * self._rows(4).to(hidden.dtype)).sum(-1)
 
     def pairs(self, query, key):
         hidden = F.leaky_relu(query + key, self.slope)
-        return hidden.squeeze(-1) if self.weight is None else (hidden * self._rows(3)).sum(-1)
+        return hidden.squeeze(-1) if self.weight is None else (hidden * self._rows(3).to(hidden.dtype)).sum(-1)
 
     def _rows(self, ndim: int) -> Tensor:
         weight = self.weight
@@ -517,7 +522,13 @@ class ScoreFunction(Similarity):
         pass
 
     def scores(self, query, key):
-        return self.fn(query, key)
+        scores = self.fn(query, key)
+        if tuple(scores.shape[-2:]) != (query.shape[-2], key.shape[-2]):
+            raise ValueError(
+                f"{self}: fn returned shape {tuple(scores.shape)} for {query.shape[-2]} queries and {key.shape[-2]} "
+                f"keys; it takes (..., N, d) and (..., M, d) to scores (..., N, M)."
+            )
+        return scores
 
     def pairs(self, query, key):
         return self.fn(query[..., None, :], key[..., None, :]).squeeze(-1).squeeze(-1)

@@ -2,6 +2,7 @@
 
 from .banded import Banded
 from .base import Call, Strategy
+from .cache import CacheState
 from .factored import Factored
 from .flex import Flex
 from .fused import Fused
@@ -37,6 +38,7 @@ STRATEGIES: dict[str, Strategy] = {
 __all__ = [
     "STRATEGIES",
     "Banded",
+    "CacheState",
     "Call",
     "Factored",
     "Flex",

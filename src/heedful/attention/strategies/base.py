@@ -137,6 +137,8 @@ def no_pairs(problem: Problem) -> str | None:
         return f"edges carry {' and '.join(problem.neighbors.attributes)}"
     if problem.neighbors.graph and problem.neighbors.repeated:
         return "an edge list (pairs may be joined by several edges)"
+    if problem.neighbors.graph and problem.dropout:
+        return "an edge list, where dropout counts edges and not pairs"
     return None
 
 

@@ -57,6 +57,9 @@ class Flex(Strategy):
         query, key, value = (x.flatten(0, -4) if len(lead) else x[None] for x in (query, key, value))
         queries, keys, neighbors, table = call.queries, call.keys, call.neighbors, call.table()
         shift = keys - queries
+        if not torch.is_grad_enabled():  # FlexAttention refuses what could want a gradient, wanted or not
+            query, key, value = query.detach(), key.detach(), value.detach()
+            table = None if table is None else table.detach()
 
         def mask_mod(batch, head, q_index, k_index):
             return neighbors.allows(q_index + shift, k_index, queries, keys)

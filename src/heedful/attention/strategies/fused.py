@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -12,6 +14,7 @@ from ..neighbors import Tile
 from ..position import toeplitz_block
 from ..transforms import forward_mode_active, functorch_active
 from .base import Call, Strategy, no_pairs
+from .cache import CacheState, append
 
 
 _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
@@ -67,8 +70,17 @@ class Fused(Strategy):
         return out if len(lead) == 1 else out.reshape(*lead, *out.shape[1:])
 
 
+    def step(self, call: Call, state: CacheState | None) -> tuple[Tensor, CacheState]:
+        """Hear the new tokens of `call` and everything in `state`, which keeps keys and values; softmax has no smaller one."""
+        state = append(state, call.key, call.value)
+        key, value = state.heard
+        return self.run(replace(call, key=key, value=value, facts=None)), state
+
+
 def _plainly_causal(facts, queries: int, keys: int) -> bool:
-    return facts.interval is not None and tuple(facts.interval) == (0, float("inf")) and queries == keys
+    if queries != keys:  # a branch, so that symbolic lengths give a plain bool, which torch insists on
+        return False
+    return facts.interval is not None and tuple(facts.interval) == (0, float("inf"))
 
 
 def _mask_size(problem) -> int:

@@ -53,7 +53,7 @@ class Sparse(Strategy):
     def run(self, call):
         graph = call.neighbors.graph(call.queries, call.keys, call.query.device)
         similarity, lead = call.similarity, call.query.shape[:-2]
-        extra = graph.key
+        extra = None if similarity.kind == "uniform" else graph.key
         if similarity.kind == "power":
             query, key, extra = _prepare_power(similarity, call.query, call.key, extra)
         else:
@@ -84,7 +84,7 @@ def _prepare_power(similarity, query: Tensor, key: Tensor, extra: Tensor | None)
     """`Polynomial.prepare` when edges add to the keys: they share the factor the keys are divided by."""
     if extra is None:
         return *similarity.prepare(query, key), None
-    size = similarity.key_size(key) + similarity.key_size(extra)
+    size = 2 * torch.maximum(similarity.key_size(key), similarity.key_size(extra))  # a power of two still
     padding = extra.new_zeros(extra.shape[:-1] + (int(similarity.constant != 0),))
     extra = torch.cat([extra, padding], -1) / size
     return similarity.prepare_query(query), similarity.append_root(key, sign=True) / size, extra

@@ -43,6 +43,9 @@ class Tiled(Strategy):
     def run(self, call):
         query, key = call.similarity.prepare(call.query, call.key)
         lead, table = query.shape[:-2], call.table()
+        if lead.numel() * call.queries * call.keys <= SCORES_AT_ONCE:
+            # One tile, and no arithmetic on lengths: torch.compile then keeps them symbolic.
+            return self._band(call, query, key, Tile.whole(call.queries, call.keys, query.device), table)
         facts = call.facts
         width = call.keys if facts.reach[0] == -float("inf") else min(call.keys, facts.reach[1] - facts.reach[0] + 1)
         height = tile_rows(lead.numel(), call.queries, int(width))

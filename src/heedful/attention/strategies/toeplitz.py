@@ -4,8 +4,8 @@
 
 one convolution for each feature and value column. Patterns that depend on i−j alone are tables too: T = 0 outside.
 
-An FFT's error is absolute: about 1e-15 of the largest term, everywhere. A listener whose normaliser is far below that
-scale would be wrong, so such rows are found afterwards and computed again pair by pair.
+An FFT's error is absolute: about 1e-15 of the largest term, everywhere. A listener whose normaliser, or whose heard
+values, are far below that scale would be wrong, so such rows are found afterwards and computed again pair by pair.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from ..cost import Cost
 from ..neighbors import Tile
 from ..transforms import recompute
-from .base import Strategy, attend_block, divide_ones, no_kernel, with_ones
+from .base import Strategy, attend_block, divide, no_kernel, with_ones
 from .factored import feature_flops
 
 COLUMNS_AT_ONCE = 1 << 21  # complex numbers held at a time: 32 MiB
@@ -53,7 +53,7 @@ class Toeplitz(Strategy):
         return None
 
     def cost(self, problem):
-        features, width = problem.similarity.features, problem.value_dim + 1
+        features, width = problem.similarity.features, problem.value_dim + 2
         length = fast_length(problem.queries + problem.keys - 1)
         columns = problem.rows * features * width
         group = max(1, COLUMNS_AT_ONCE // max(1, problem.rows * width * length))
@@ -73,14 +73,15 @@ class Toeplitz(Strategy):
         length = fast_length(call.queries + call.keys - 1)
         spectrum = torch.fft.rfft(torch.exp(table.double() - top.double()), length)  # (H or 1, length/2 + 1)
         phi_q, phi_k = call.similarity.query_features(query), call.similarity.key_features(key)
-        value = with_ones(call.value)
+        length_of_value = torch.linalg.vector_norm(call.value.detach(), dim=-1, keepdim=True)
+        value = with_ones(torch.cat([call.value, length_of_value], -1))
         group = max(1, COLUMNS_AT_ONCE // max(1, query.shape[:-2].numel() * value.shape[-1] * length))
         totals = sum(
             recompute(lambda q, k, v, t: _convolve(q, k, v, t, call.queries, call.keys, length), q, k, value, spectrum)
             for q, k in zip(phi_q.split(group, -1), phi_k.split(group, -1), strict=True)
         )
-        out = divide_ones(totals)
-        return self._guard(call, query, key, phi_q, phi_k, totals, out)
+        out = divide(totals[..., :-2], totals[..., -1:])
+        return self._guard(call, query, key, phi_q, phi_k, value, totals, out)
 
     def _log_table(self, call):
         """p over all offsets with the pattern written in, (H or 1, N + M − 1)."""
@@ -91,13 +92,16 @@ class Toeplitz(Strategy):
             table = call.query.new_zeros(1, offsets.numel())
         return table.masked_fill((offsets < low) | (offsets > high), -math.inf)
 
-    def _guard(self, call, query, key, phi_q, phi_k, totals, out):
-        """Compute again, pair by pair, the rows whose normaliser an FFT cannot resolve to the precision of the result."""
+    def _guard(self, call, query, key, phi_q, phi_k, value, totals, out):
+        """Compute again, pair by pair, the rows that an FFT cannot resolve to the precision of the result.
+
+        The last two columns sum the lengths of the values heard, and ones: what an error is to be compared with.
+        """
         with torch.no_grad():
-            scale = (phi_q.abs().double() @ phi_k.abs().double().sum(-2)[..., None]).squeeze(-1)  # bounds every term
+            scale = phi_q.abs().double() @ (phi_k.abs().mT.double() @ value[..., -2:].double())  # bounds every term
             error = 1e-15 * math.log2(call.queries + call.keys) * scale
             precise = 1e-7 if call.query.dtype == torch.float32 else 1e-12
-            doubtful = (error > precise * totals[..., -1].abs()).flatten(0, -2).any(0)
+            doubtful = (error > precise * totals[..., -2:].abs()).any(-1).flatten(0, -2).any(0)
         if not bool(doubtful.any()):
             return out
         table, parts, done = call.table(), [], 0

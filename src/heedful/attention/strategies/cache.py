@@ -1,0 +1,49 @@
+"""Keys and values kept for decoding, with room to grow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class CacheState:
+    """Keys and values heard so far, (..., H', capacity, d): the first `filled` rows are in use.
+
+    `length` counts all tokens, those a window has forgotten too. Appending writes into spare rows, so a state can be
+    continued once: step from the newest one.
+    """
+
+    key: Tensor
+    value: Tensor
+    filled: int
+    length: int
+
+    @property
+    def heard(self) -> tuple[Tensor, Tensor]:
+        return self.key[..., : self.filled, :], self.value[..., : self.filled, :]
+
+
+def append(state: CacheState | None, key: Tensor, value: Tensor, back: float = float("inf")) -> CacheState:
+    """The cache with new rows at its end, without those farther `back` than any later listener hears."""
+    new = key.shape[-2]
+    if state is None:
+        return CacheState(key, value, new, new)
+    keep = state.filled if back == float("inf") else min(state.filled, int(back))
+    old = slice(state.filled - keep, state.filled)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (key, value, state.key, state.value)):
+        grown = [torch.cat([x[..., old, :], y], -2) for x, y in ((state.key, key), (state.value, value))]
+        return CacheState(*grown, keep + new, state.length + new)
+    filled = state.filled
+    if filled + new > state.key.shape[-2]:  # twice what is needed, so that growing is cheap on average
+        grown = []
+        for x in (state.key, state.value):
+            room = x.new_empty(x.shape[:-2] + (2 * (keep + new), x.shape[-1]))
+            room[..., :keep, :] = x[..., old, :]
+            grown.append(room)
+        state, filled = CacheState(*grown, keep, state.length), keep
+    state.key[..., filled : filled + new, :] = key
+    state.value[..., filled : filled + new, :] = value
+    return CacheState(state.key, state.value, filled + new, state.length + new)
