@@ -80,7 +80,9 @@ class Explain:
 
     def run(self, console: Console) -> int:
         if self.analyze:
-            os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler announces itself on stderr otherwise
+            os.environ.setdefault(
+                "KINETO_LOG_LEVEL", "99"
+            )  # torch's profiler announces itself on stderr otherwise
         import torch
 
         from .attention import explain
@@ -138,7 +140,9 @@ class Explain:
 
         similarity = parse_similarity(self.similarity, degree=self.degree)
         if self.degree is not None and similarity.degree != self.degree:
-            raise UsageError(f"--degree {self.degree} goes with --similarity polynomial, not {self.similarity}")
+            raise UsageError(
+                f"--degree {self.degree} goes with --similarity polynomial, not {self.similarity}"
+            )
         return similarity
 
     def _neighbors(self):
@@ -206,7 +210,9 @@ class Calibrate:
             if self.json:
                 print(json.dumps({"path": str(path), "forgotten": there}))
             else:
-                console.print(f"forgot {path}" if there else f"nothing to forget: there is no {path}", soft_wrap=True)
+                console.print(
+                    f"forgot {path}" if there else f"nothing to forget: there is no {path}", soft_wrap=True
+                )
             return 0
         return self._show(console) if self.show else self._measure(console)
 

@@ -66,7 +66,12 @@ def show_rows(rows: Iterable[Mapping[str, object]], console: Console, title: str
 
 def _table(names: Sequence[str], numeric: Sequence[bool] | None = None, title: str = "") -> Table:
     table = Table(
-        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", title=title or None, title_justify="left"
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="dim",
+        title=title or None,
+        title_justify="left",
     )
     for place, name in enumerate(names):
         right = numeric[place] if numeric else place > 0

@@ -91,7 +91,12 @@ def tour(output: Path, console: Console) -> Tour:
     console.print(Rule("One operator: what it equals"))
     found = equivalences()
     rows = [
-        {"": "✓" if entry.holds else "✗", "equals": entry.claim, "computed by": entry.way, "residual": entry.residual}
+        {
+            "": "✓" if entry.holds else "✗",
+            "equals": entry.claim,
+            "computed by": entry.way,
+            "residual": entry.residual,
+        }
         for entry in found
     ]
     show_rows(rows, console)
@@ -123,7 +128,10 @@ def tour(output: Path, console: Console) -> Tour:
 
 
 def scoreboard(tour: Tour) -> list[str]:
-    good, worst = sum(entry.holds for entry in tour.equivalences), max(entry.residual for entry in tour.equivalences)
+    good, worst = (
+        sum(entry.holds for entry in tour.equivalences),
+        max(entry.residual for entry in tour.equivalences),
+    )
     measured, predicted = tour.crossover.measured_at, tour.crossover.predicted_at
     known = "calibrated" if tour.crossover.calibrated else "default constants"
     return [
@@ -210,7 +218,9 @@ def convolution(generator):
     """the convolution with w = (2, 0, 1) = Relative(−∞ at 0, ln 2 behind, 0 ahead), values 3x"""
     x = _draw(generator, 200, 1)
     table = torch.tensor([0.0, -torch.inf, math.log(2)], dtype=torch.float64)  # p₋₁, p₀, p₁
-    out, way = _attend(0 * x, x, 3 * x, similarity=Softmax(scale=1.0), position=Relative(table), neighbors=Window(1))
+    out, way = _attend(
+        0 * x, x, 3 * x, similarity=Softmax(scale=1.0), position=Relative(table), neighbors=Window(1)
+    )
     kernel = torch.tensor([2.0, 0.0, 1.0], dtype=torch.float64)
     return out[1:-1], way, F.conv1d(x.mT, kernel.view(1, 1, 3)).mT
 
@@ -270,10 +280,19 @@ def crossover(lengths: list[int] = LENGTHS) -> Crossover:
         for length in lengths:
             x = torch.randn(HEADS, length, DIM, generator=torch.Generator().manual_seed(0))
             for way in measured:
-                measured[way].append(_best(lambda x=x, way=way: attend(x, x, x, similarity=similarity, strategy=way)))
+                measured[way].append(
+                    _best(lambda x=x, way=way: attend(x, x, x, similarity=similarity, strategy=way))
+                )
                 predicted[way].append(_estimate(length, way))
     plan = _plan(lengths[0])
-    return Crossover(lengths, measured, predicted, _crossing(lengths, measured), _crossing(lengths, predicted), plan.calibrated)
+    return Crossover(
+        lengths,
+        measured,
+        predicted,
+        _crossing(lengths, measured),
+        _crossing(lengths, predicted),
+        plan.calibrated,
+    )
 
 
 def _best(function: Callable[[], object], patience: float = 0.5) -> float:
@@ -330,7 +349,9 @@ def draw(crossing: Crossover, output: Path) -> Path:
             times = [1e3 * t for t in crossing.measured[way]]
             expected = [1e3 * t for t in crossing.predicted[way]]
             axes.loglog(crossing.lengths, expected, color=colour, lw=1.2, ls=(0, (4, 3)), alpha=0.55)
-            axes.loglog(crossing.lengths, times, color=colour, lw=2.2, marker="o", ms=4.5, solid_capstyle="round")
+            axes.loglog(
+                crossing.lengths, times, color=colour, lw=2.2, marker="o", ms=4.5, solid_capstyle="round"
+            )
             axes.annotate(
                 LABELS[way],
                 (crossing.lengths[-1], times[-1]),
@@ -351,7 +372,12 @@ def draw(crossing: Crossover, output: Path) -> Path:
         axes.grid(True, which="major", color="#E6E6E6", lw=0.8)
         axes.set_axisbelow(True)
         figure.suptitle(
-            "A quadratic kernel: when to stop counting pairs", x=0.012, y=0.985, ha="left", fontsize=13, fontweight="bold"
+            "A quadratic kernel: when to stop counting pairs",
+            x=0.012,
+            y=0.985,
+            ha="left",
+            fontsize=13,
+            fontweight="bold",
         )
         constants = "calibrated" if crossing.calibrated else "with default constants"
         figure.text(
@@ -363,7 +389,7 @@ def draw(crossing: Crossover, output: Path) -> Path:
             color="#555555",
             linespacing=1.4,
         )
-        figure.subplots_adjust(left=0.095, right=0.775, top=0.82, bottom=0.12)
+        figure.subplots_adjust(left=0.11, right=0.78, top=0.82, bottom=0.12)
         output.mkdir(parents=True, exist_ok=True)
         path = output / "crossover.png"
         figure.savefig(path)

@@ -327,9 +327,10 @@ def assert_agree(found: dict[str, Tensor], wanted: dict[str, Tensor], case: Case
     """
     size = {name: float(x[x.isfinite()].abs().amax()) if x.numel() else 0.0 for name, x in case.tensors.items()}
     terms = wanted["output"].numel() ** 0.5 * size["value"] * (1 + size["query"]) * (1 + size["key"])
+    distance = max(case.tensors["query"].shape[-2], case.tensors["key"].shape[-2])
     for name, expected in wanted.items():
         assert found[name].shape == expected.shape, f"{what}: {name}"
         assert bool(found[name].isfinite().all()), f"{what}: {name} is not finite"
-        floor = 1e-2 * (size["value"] if name == "output" else terms)
+        floor = 1e-2 * (size["value"] if name == "output" else terms * distance if name.endswith("slopes") else terms)
         got = error(found[name], expected, floor)
         assert got <= tolerance, f"{what}: {name} is off by {got:.2g} (‖wanted‖ = {expected.norm():.2g})"

@@ -28,7 +28,6 @@ from heedful import (
     attend,
     explain,
 )
-from heedful.attention import operator
 from heedful.attention.strategies import STRATEGIES, LowRank, Projected
 
 Q = torch.randn(2, 4, 6, 8)  # batch, heads, length, dim
@@ -54,11 +53,6 @@ TENSORS = {
         lambda: attend(Q, torch.randn(3, 4, 6, 8), torch.randn(3, 4, 6, 5)),
         ValueError,
         ["key", "(3,)", "query (2,)", "match or be 1"],
-    ),
-    "leading dimensions of value": (
-        lambda: attend(Q[:1], K[:1], torch.randn(3, 2, 4, 6, 5).expand(3, 2, 4, 6, 5)[:, :, :, :, :]),
-        None,
-        [],
     ),
     "leading dimensions of key and value": (
         lambda: attend(Q[:1], K, torch.randn(3, 4, 6, 5)),
@@ -122,7 +116,6 @@ TENSORS = {
         ["step()", "State"],
     ),
 }
-del TENSORS["leading dimensions of value"]  # three leading dimensions over one are fine: they broadcast
 
 GRAPHS = {
     "edge out of range": (
@@ -164,6 +157,34 @@ GRAPHS = {
         lambda: Graph.complete(6).with_edges(bias=torch.zeros(36)) | Window(1),
         TypeError,
         ["bias", "use &"],
+    ),
+}
+
+
+def carrying(**edges):
+    return lambda: attend(Q, K, V, neighbors=Graph.complete(6).with_edges(**edges))
+
+
+GRAPHS |= {
+    "edge weight for other heads": (
+        carrying(weight=torch.ones(3, 36)),
+        ValueError,
+        ["edge weight", "(3, 36)", "(2, 4)"],
+    ),
+    "edge bias for another batch": (
+        carrying(bias=torch.ones(3, 1, 36)),
+        ValueError,
+        ["edge bias", "(3, 1, 36)"],
+    ),
+    "edge key of another width": (
+        carrying(key=torch.ones(36, 7)),
+        ValueError,
+        ["edge key", "7 wide", "key 8"],
+    ),
+    "edge value of another width": (
+        carrying(value=torch.ones(36, 1)),
+        ValueError,
+        ["edge value", "1 wide", "value 5"],
     ),
 }
 
@@ -286,6 +307,11 @@ NEIGHBORS = {
         TypeError,
         ["(..., queries, keys)"],
     ),
+    "mask on another device": (
+        lambda: attend(Q, K, V, neighbors=Mask(torch.ones(6, 6, dtype=torch.bool, device="meta"))),
+        ValueError,
+        ["Mask is on meta", "query on cpu"],
+    ),
     "a bare boolean tensor": (
         lambda: attend(Q, K, V, neighbors=torch.ones(6, 6, dtype=torch.bool)),
         TypeError,
@@ -297,7 +323,7 @@ NEIGHBORS = {
 
 SIMILARITIES = {
     "a bare function": (
-        lambda: attend(Q, K, V, similarity=lambda q, k: q @ k.mT),
+        lambda: attend(Q, K, V, similarity=torch.matmul),
         TypeError,
         ["similarity", "ScoreFunction(fn)"],
     ),
@@ -342,6 +368,11 @@ SIMILARITIES = {
         TypeError,
         ["weight", "(heads, dim)"],
     ),
+    "scores of another shape": (
+        lambda: attend(Q, K, V, similarity=ScoreFunction(lambda q, k: q.sum(-1))),
+        ValueError,
+        ["ScoreFunction", "(2, 4, 6)", "(..., N, M)"],
+    ),
     "features 0": (lambda: RandomFeatures(0), ValueError, ["features=0", "1 or more"]),
     "phi that cannot be called": (lambda: FeatureMap(3), TypeError, ["phi", "callable", "int"]),
     "fn that cannot be called": (lambda: ScoreFunction(3), TypeError, ["fn", "callable", "int"]),
@@ -380,7 +411,7 @@ OPTIONS = {
         f"dropout {share}": (
             lambda share=share: attend(Q, K, V, dropout=share),
             ValueError,
-            [f"dropout={share}", "[0, 1)"],
+            [f"dropout={share!r}", "[0, 1)"],
         )
         for share in (1.0, -0.1, 2, math.nan, math.inf, "0.1", None)
     },
@@ -404,14 +435,12 @@ EVERYTHING = {
 @pytest.mark.parametrize("call, kind, words", EVERYTHING.values(), ids=EVERYTHING)
 def test_says_what_is_wrong(call, kind, words):
     before = attend(Q, K, V)
-    kept = dict(operator._CHOSEN)
     with pytest.raises(kind) as caught:
         call()
     message = str(caught.value)
     missing = [word for word in words if str(word) not in message]
     assert not missing, f"{missing} not in: {message}"
     # Nothing half done or remembered: the same mistake fails the same way, and a right call works as before.
-    assert operator._CHOSEN == kept
     with pytest.raises(type(caught.value)) as again:
         call()
     assert str(again.value) == message
@@ -456,3 +485,25 @@ def test_graphs_alike_but_for_their_edges_are_told_apart():
     attend(x, x, x, neighbors=near, position=position)
     with pytest.raises(ValueError, match="distances up to 39"):
         attend(x, x, x, neighbors=far, position=position)
+
+
+def test_edge_attributes_are_checked_each_time():
+    """A graph with the same attributes of other shapes is another call."""
+    graph = Graph.complete(6)
+    assert attend(Q, K, V, neighbors=graph.with_edges(bias=torch.zeros(36))).shape == V.shape
+    with pytest.raises(ValueError, match="edge bias"):
+        attend(Q, K, V, neighbors=graph.with_edges(bias=torch.zeros(3, 36)))
+    assert attend(Q, K, V, neighbors=graph.with_edges(bias=torch.zeros(4, 36))).shape == V.shape
+
+
+@pytest.mark.parametrize("strategy", ["auto", "reference", "tiled", "fused", "banded"])
+def test_parameters_of_another_precision_are_converted(strategy):
+    """Tables, slopes and scales are often kept in another precision than what they act on."""
+    options = {"neighbors": Window(2), "strategy": strategy}
+    expected = attend(Q, K, V, similarity=Softmax(torch.ones(4)), position=Alibi(torch.ones(4)), **options)
+    double = {"similarity": Softmax(torch.ones(4).double()), "position": Alibi(torch.ones(4).double())}
+    out = attend(Q, K, V, **double, **options)
+    assert out.dtype == torch.float32 and torch.allclose(out, expected, atol=1e-6)
+    if strategy not in ("fused",):
+        out = attend(Q, K, V, similarity=Additive(weight=torch.ones(8).double()), **options)
+        assert out.dtype == torch.float32

@@ -1,5 +1,5 @@
-"""Every strategy lives with the rest of PyTorch: derivatives of any order and mode, torch.func, compile, autocast,
-dtypes, layouts and empty tensors. Strategies are found in the registry; one without an example here is a failure.
+"""Every strategy lives with the rest of PyTorch: derivatives of any order and mode, torch.func, compile,
+autocast, dtypes, layouts and empty tensors. A strategy in the registry without an example here is a failure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TARGET = [0, 0, 0, 1, 2, 2, 5, 5, 4, 4]  # node 3 hears nobody, node 4 hears 2 t
 
 @dataclass(frozen=True)
 class Example:
-    """A call a strategy takes: `options` makes its keyword arguments out of the parameters that get gradients too."""
+    """A call a strategy takes: `options` makes its keyword arguments out of parameters, which get gradients too."""
 
     name: str
     strategy: str | Strategy
@@ -352,7 +352,7 @@ def test_compiles_by_inductor(way, name, seed):
 def test_one_compiled_function_takes_many_lengths(options, seed):
     run = compiled(lambda q, k, v: heedful.attend(q, k, v, **options), "aot_eager")
     dim = 1 if isinstance(options.get("similarity"), Additive) else 4
-    # More lengths than dynamo would trace one by one: a limit exceeded is an error, for the graph must be whole.
+    # More lengths than dynamo would trace one by one: where the graph must be whole, its limit is an error.
     for length in (5, 6, 7, 9, 11, 12, 14, 15, 18, 21, 25, 30):
         q, k = torch.randn(2, 1, 2, length, dim, dtype=torch.float64)
         v = torch.randn(1, 2, length, 3, dtype=torch.float64)
@@ -375,7 +375,7 @@ def test_accuracy(example, dtype, tolerance, seed):
         return
     out = example(*tensors)
     assert out.dtype == dtype
-    # An approximation may choose other rows in another precision; what it promises is a number of the right kind.
+    # An approximation may choose other rows in another precision.
     if example.way == "lowrank" and dtype in (torch.float16, torch.bfloat16):
         assert bool(out.isfinite().all())
         return
@@ -384,7 +384,7 @@ def test_accuracy(example, dtype, tolerance, seed):
 
 @every()
 def test_autocast(example, seed):
-    """Under autocast the answer is what it would be for tensors of that dtype, and gradients come back in float32."""
+    """The answer is what it would be for tensors of that dtype, and gradients come back in float32."""
     tensors = example.draw(seed, dtype=torch.float32)
     leaves = tensors if example.way == "flex" else wanting(tensors)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -467,7 +467,7 @@ def test_leading_dimensions_broadcast(example, seed):
 
 @every()
 def test_without_heads(example, seed):
-    if any(len(shape) == 2 and shape[0] == 2 or shape == (2,) for shape in example.parameters):
+    if any((len(shape) == 2 and shape[0] == 2) or shape == (2,) for shape in example.parameters):
         pytest.skip("its parameters are per head")
     tensors = example.draw(seed, heads=1, key_heads=1, dtype=torch.float32)
     close(example(*(x[0] for x in tensors[:3]), *tensors[3:]), example(*tensors)[0], 1e-6)

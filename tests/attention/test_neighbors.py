@@ -26,7 +26,9 @@ SIMPLE = {"everyone", "causal", "window", "causal & window", "causal | window", 
 
 def brute(pattern, queries: int, keys: int) -> torch.Tensor:
     """(queries, keys): which pairs the definition allows."""
-    rows = [[naive.heeds(pattern, (0, 0), row, j, queries, keys) for j in range(keys)] for row in range(queries)]
+    rows = [
+        [naive.heeds(pattern, (0, 0), row, j, queries, keys) for j in range(keys)] for row in range(queries)
+    ]
     return torch.tensor(rows).view(queries, keys)
 
 
@@ -46,7 +48,7 @@ def check(pattern, queries: int, keys: int, exactly: bool = False) -> None:
     if not facts.graph:
         assert len(i) == wanted.sum(), "a pair is listed twice"
     mask = pattern.mask(tile)
-    assert (wanted.all() if mask is None else torch.equal(mask.expand(queries, keys), wanted))
+    assert wanted.all() if mask is None else torch.equal(mask.expand(queries, keys), wanted)
     assert torch.equal(pattern.graph(queries, keys, "cpu").adjacency() > 0, wanted)
     offset = tile.i - tile.j
     heard = offset[wanted]
@@ -83,7 +85,9 @@ def test_a_pattern_is_what_its_definition_says(name, queries, keys, seed):
 
 
 @settings(PROFILE, max_examples=150)
-@given(TREES.filter(lambda tree: not any(n in str(tree) for n in ("head", "entry", "mask & window"))), st.data())
+@given(
+    TREES.filter(lambda tree: not any(n in str(tree) for n in ("head", "entry", "mask & window"))), st.data()
+)
 def test_a_nested_pattern_is_what_its_parts_say(tree, data):
     keys = data.draw(st.integers(1, 14))
     queries = data.draw(st.integers(1, keys if cases.needs_past(str(tree)) else 14))

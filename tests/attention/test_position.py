@@ -83,7 +83,9 @@ def test_each_head_has_its_row():
     assert out[1, 0, 1:].sum() > 0.99
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if POSITIONS[name](Shape()).tensors and "silent" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in TABLES if POSITIONS[name](Shape()).tensors and "silent" not in name]
+)
 def test_gradients_reach_the_parameters(name, seed):
     shape = Shape(heads=2, queries=5, keys=7, seed=seed)
     piece = POSITIONS[name](shape)
@@ -110,7 +112,9 @@ def test_t5_buckets_are_those_of_transformers():
     offset = torch.arange(-300, 301)
     for bidirectional in (True, False):
         for buckets, far in ((32, 128), (32, 64), (16, 100), (8, 20)):
-            ours = T5Buckets(torch.zeros(buckets), bidirectional=bidirectional, max_distance=far).bucket(offset)
+            ours = T5Buckets(torch.zeros(buckets), bidirectional=bidirectional, max_distance=far).bucket(
+                offset
+            )
             theirs = t5.T5Attention._relative_position_bucket(-offset, bidirectional, buckets, far)
             assert torch.equal(ours, theirs), (bidirectional, buckets, far, offset[ours != theirs])
 
@@ -138,8 +142,12 @@ def test_rotary_depends_on_the_difference_of_positions_only(interleaved):
 def test_rotary_is_multiplication_by_complex_numbers():
     x = torch.randn(2, 7, 6, dtype=torch.float64)
     rate = 10000.0 ** (-torch.arange(0, 6, 2, dtype=torch.float64) / 6)
-    turned = torch.view_as_complex(x.unflatten(-1, (3, 2))) * torch.exp(1j * torch.arange(4, 11)[:, None] * rate)
-    torch.testing.assert_close(Rotary().rotate(x, 4), torch.view_as_real(turned).flatten(-2), rtol=1e-13, atol=1e-13)
+    turned = torch.view_as_complex(x.unflatten(-1, (3, 2))) * torch.exp(
+        1j * torch.arange(4, 11)[:, None] * rate
+    )
+    torch.testing.assert_close(
+        Rotary().rotate(x, 4), torch.view_as_real(turned).flatten(-2), rtol=1e-13, atol=1e-13
+    )
 
 
 def test_rotary_pairs_halves_as_hugging_face_does():
@@ -147,7 +155,10 @@ def test_rotary_pairs_halves_as_hugging_face_does():
     order = [0, 3, 1, 4, 2, 5]
     halves = Rotary(interleaved=False).rotate(x, 2)
     assert torch.equal(halves[..., order], Rotary().rotate(x[..., order], 2))
-    angle = (torch.arange(2, 9, dtype=torch.float64)[:, None] * 10000.0 ** (-torch.arange(3, dtype=torch.float64) / 3)).repeat(1, 2)
+    angle = (
+        torch.arange(2, 9, dtype=torch.float64)[:, None]
+        * 10000.0 ** (-torch.arange(3, dtype=torch.float64) / 3)
+    ).repeat(1, 2)
     rotated_half = torch.cat([-x[..., 3:], x[..., :3]], -1)
     torch.testing.assert_close(halves, x * angle.cos() + rotated_half * angle.sin(), rtol=1e-13, atol=1e-13)
 
@@ -162,7 +173,10 @@ def test_rotary_keeps_lengths():
     torch.testing.assert_close(Rotary().rotate(x, 7).norm(dim=-1), x.norm(dim=-1), rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize("rows, columns", [((0, 5), (0, 7)), ((2, 3), (0, 7)), ((1, 5), (3, 6)), ((0, 1), (6, 7)), ((4, 5), (2, 2))])
+@pytest.mark.parametrize(
+    "rows, columns",
+    [((0, 5), (0, 7)), ((2, 3), (0, 7)), ((1, 5), (3, 6)), ((0, 1), (6, 7)), ((4, 5), (2, 2))],
+)
 def test_a_toeplitz_block_is_the_table_by_offset(rows, columns):
     queries, keys = 5, 7
     table = torch.randn(2, queries + keys - 1, requires_grad=True)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful import attention
 from heedful.attention.neighbors import Neighbors
+from heedful.attention.strategies import banded, factored, scan, tiled, toeplitz
 
 
 from . import cases, naive
@@ -39,7 +40,9 @@ def test_every_public_ingredient_is_among_the_cases(kind, known):
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_reference_is_the_formula(similarity, neighbors):
-    shapes = [like for like in SHAPES.values() if like.queries <= like.keys or not cases.needs_past(neighbors)]
+    shapes = [
+        like for like in SHAPES.values() if like.queries <= like.keys or not cases.needs_past(neighbors)
+    ]
     for n, position in enumerate(filter(partial(cases.fits, similarity), POSITIONS)):
         shape = replace(shapes[n % len(shapes)], seed=n)
         example = case(shape, similarity, neighbors, position)
@@ -136,10 +139,40 @@ def test_every_exact_strategy_takes_part(strategy):
     """Or the test above would pass by trying nothing."""
     taken = {
         way
-        for similarity, neighbors in (("softmax", "window"), ("polynomial 2", "causal"), ("uniform", "everyone"), ("additive", "everyone"))
-        for way in case(Shape(queries=20, keys=20), similarity, neighbors, "none").able(gradient=False, dtype=torch.float32)
+        for similarity, neighbors in (
+            ("softmax", "window"),
+            ("polynomial 2", "causal"),
+            ("uniform", "everyone"),
+            ("additive", "everyone"),
+        )
+        for way in case(Shape(queries=20, keys=20), similarity, neighbors, "none").able(
+            gradient=False, dtype=torch.float32
+        )
     }
     assert strategy in taken
+
+
+@pytest.mark.parametrize(
+    "neighbors", ["everyone", "causal", "window", "causal & window", "segments", "graph, all"]
+)
+@pytest.mark.parametrize(
+    "similarity", ["softmax", "polynomial 2", "elu", "additive", "additive v2", "uniform"]
+)
+def test_the_pieces_work_is_cut_into_fit_together(similarity, neighbors, monkeypatch, seed):
+    """The same with the smallest tiles, chunks and groups, of which there are then many."""
+    monkeypatch.setattr(tiled, "SCORES_AT_ONCE", 1)
+    monkeypatch.setattr(banded, "SCORES_AT_ONCE", 1)
+    monkeypatch.setattr(factored, "FEATURES_AT_ONCE", 1)
+    monkeypatch.setattr(toeplitz, "COLUMNS_AT_ONCE", 1)
+    monkeypatch.setattr(scan, "chunk_length", lambda features: 7)
+    for position, queries in (("none", 150), ("alibi, per head", 90), ("alibi, per head", 160)):
+        if queries > 150 and cases.needs_past(neighbors):
+            continue
+        shape = Shape(heads=2, key_heads=1, queries=queries, keys=150, seed=seed)
+        example = case(shape, similarity, neighbors, position)
+        wanted = example.evaluate("reference")
+        for strategy in example.able():
+            assert_agree(example.evaluate(strategy), wanted, example, f"{strategy}, {position}", 1e-9)
 
 
 @pytest.mark.parametrize("neighbors", [name for name in PLAIN if not name.startswith("graph")])
@@ -158,7 +191,9 @@ def test_flex_agrees_where_it_can_run(neighbors, seed):
 
 
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
-@pytest.mark.parametrize("similarity", ["softmax", "polynomial 2", "additive", "additive v2", "uniform", "argmax"])
+@pytest.mark.parametrize(
+    "similarity", ["softmax", "polynomial 2", "additive", "additive v2", "uniform", "argmax"]
+)
 def test_dropout_falls_on_the_same_pairs_in_every_strategy(similarity, neighbors, seed):
     shape = Shape(lead=(2,), heads=4, key_heads=2, queries=19, keys=21, seed=seed)
     example = case(shape, similarity, neighbors, "alibi")
@@ -210,7 +245,9 @@ def test_dropout_differs_from_call_to_call_and_from_head_to_head(strategy):
 
 
 @pytest.mark.parametrize("neighbors", [name for name in NEIGHBORS if name != "everyone"])
-@pytest.mark.parametrize("similarity", ["softmax", "polynomial 2", "elu", "additive", "additive v2", "uniform", "argmax"])
+@pytest.mark.parametrize(
+    "similarity", ["softmax", "polynomial 2", "elu", "additive", "additive v2", "uniform", "argmax"]
+)
 def test_what_a_listener_may_not_hear_does_not_reach_it(similarity, neighbors, seed):
     shape = Shape(lead=(2,), heads=2, key_heads=1, queries=21, keys=21, seed=seed)
     example = case(shape, similarity, neighbors, "alibi")
@@ -233,12 +270,16 @@ def _assert_deaf(example, shape, strategy, row, forbidden, tolerance):
     for gradient in gradients[1:]:
         if gradient is not None:
             leaked = gradient[..., forbidden, :].abs().amax() if forbidden else 0.0
-            assert leaked <= tolerance * (1 + gradient.abs().amax()), f"{strategy}, row {row}: a gradient leaks"
+            assert leaked <= tolerance * (1 + gradient.abs().amax()), (
+                f"{strategy}, row {row}: a gradient leaks"
+            )
     for size in (1.0, 1e4):
         for name in ("key", "value"):
             changed = example.leaves()
             with torch.no_grad():
-                changed[name][..., forbidden, :] = size * shape.normal(*changed[name][..., forbidden, :].shape)
+                changed[name][..., forbidden, :] = size * shape.normal(
+                    *changed[name][..., forbidden, :].shape
+                )
             args, call = example.build(changed)
             again = heedful.attend(*args, **call, strategy=strategy)[..., row, :]
             assert error(again, out) <= tolerance, f"{strategy}, row {row}: {name} of size {size:g} is heard"

@@ -7,6 +7,7 @@ direction, because one strategy's multiply-adds (a large matrix product) are not
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import tempfile
@@ -32,7 +33,8 @@ class Constants:
     memory: float  # bytes a call may hold before the planner looks for another way
 
     def time(self, strategy: str, direction: str, cost: Cost, item: int) -> float:
-        base, launch, flop, byte = self.seconds[strategy][direction]
+        # A strategy of the user's own is taken to work like the plainest of ours.
+        base, launch, flop, byte = self.seconds.get(strategy, self.seconds["reference"])[direction]
         width = 2.0 if item == 8 else 1.0  # float64 halves the arithmetic rate
         return base + cost.launches * launch + cost.flops * width * flop + cost.bytes * byte
 
@@ -69,10 +71,9 @@ def _constants(device: str, threads: int) -> Constants:
     shipped = json.loads(_SHIPPED.read_text())
     own = _load_calibrations().get(device_name(device))
     table = own or shipped.get(device) or shipped["cpu"]
-    seconds = {
-        strategy: {direction: tuple(terms) for direction, terms in directions.items()}
-        for strategy, directions in {**shipped["cpu"], **table}.items()
-    }
+    seconds = _table(shipped["cpu"])
+    for strategy, directions in _table(table).items():
+        seconds[strategy] = {**seconds.get(strategy, seconds["reference"]), **directions}
     return Constants(device_name(device), own is not None, seconds, _memory(device))
 
 
@@ -85,27 +86,50 @@ def _memory(device: str) -> float:
         return 4 * 2.0**30
 
 
-def _load_calibrations() -> dict:
-    """Everything measured on this machine. A file that cannot be read is as good as none: defaults still plan."""
+def _table(seconds: dict) -> dict[str, dict[str, tuple[float, float, float, float]]]:
+    """The numbers of a calibration; a ValueError if some are missing or make no sense."""
+    table = {}
+    for strategy, directions in seconds.items():
+        table[strategy] = {direction: tuple(map(float, terms)) for direction, terms in directions.items()}
+        for terms in table[strategy].values():
+            if len(terms) != len(TERMS) or not all(0 <= term < math.inf for term in terms):
+                raise ValueError(f"calibration of {strategy}: {terms} should be {len(TERMS)} times.")
+    return table
+
+
+def _read_file() -> dict:
+    """What the file holds, by device. One that cannot be read is as good as none."""
     try:
         found = json.loads(calibration_file().read_text())
-        return {device: entry["seconds"] for device, entry in found.items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError):
         return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _load_calibrations() -> dict:
+    """Everything measured on this machine. An entry that makes no sense is as good as none: defaults still plan."""
+    known = {}
+    for device, entry in _read_file().items():
+        try:
+            known[device] = _table(entry["seconds"])
+        except (ValueError, TypeError, KeyError, AttributeError):
+            continue
+    return known
 
 
 def save_calibration(device: str, entry: dict) -> Path:
     """Keep a calibration, whole or not at all."""
     path = calibration_file()
     path.parent.mkdir(parents=True, exist_ok=True)
+    everything = {**_read_file(), device_name(device): entry}
+    handle = tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False)
     try:
-        everything = json.loads(path.read_text())
-    except (OSError, ValueError):
-        everything = {}
-    everything[device_name(device)] = entry
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as handle:
-        json.dump(everything, handle, indent=1)
-    os.replace(handle.name, path)
+        with handle:
+            json.dump(everything, handle, indent=1)
+        os.replace(handle.name, path)
+    except BaseException:
+        os.unlink(handle.name)
+        raise
     forget()
     return path
 

@@ -65,7 +65,10 @@ def step(
     if state is not None and not isinstance(state, CacheState):
         raise TypeError(f"step(): {similarity} with {neighbors} carries a CacheState, got {type(state).__name__}.")
     state = append(state, key, value, high)
-    return attend(query, *state.heard, similarity=similarity, neighbors=neighbors, position=position), state
+    out = attend(query, *state.heard, similarity=similarity, neighbors=neighbors, position=position)
+    if out.requires_grad:  # the backward pass will read these rows; with none to spare, the next step copies them
+        state = CacheState(*state.heard, state.filled, state.length)
+    return out, state
 
 
 def _step_scan(call: Call, state: ScanState | None) -> tuple[Tensor, ScanState]:

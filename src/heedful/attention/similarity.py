@@ -302,13 +302,16 @@ class FeatureMap(Similarity):
         if not callable(phi):
             raise TypeError(f"FeatureMap(phi): phi must be callable, got {type(phi).__name__}.")
         self.phi, self.size, self.positive = phi, size, positive
+        self._sizes: dict[int, int] = {}
         super().__init__(phi if _hashable(phi) else id(phi), size, positive)
 
     def feature_count(self, dim):
-        if self.size is None:
+        if self.size is not None:
+            return self.size
+        if dim not in self._sizes:
             with torch.no_grad():
-                self.size = self.phi(self._probe(dim)).shape[-1]
-        return self.size
+                self._sizes[dim] = self.phi(self._probe(dim)).shape[-1]
+        return self._sizes[dim]
 
     def _probe(self, dim: int) -> Tensor:
         parameter = next(iter(self.phi.parameters()), None) if isinstance(self.phi, torch.nn.Module) else None
@@ -409,7 +412,9 @@ def _random_directions(count: int, dim: int, seed: int, orthogonal: bool) -> Ten
         block = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
         if orthogonal:
             lengths = torch.randn(dim, dim, generator=generator, dtype=torch.float64).norm(dim=1, keepdim=True)
-            block = torch.linalg.qr(block).Q * lengths
+            rotation, triangle = torch.linalg.qr(block)
+            # With these signs the rotation is uniformly distributed; as LAPACK leaves them it is not, and φ is biased.
+            block = rotation * triangle.diagonal().sign() * lengths
         blocks.append(block)
     return torch.cat(blocks)[:count]
 

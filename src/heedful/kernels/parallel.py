@@ -30,7 +30,7 @@ os.register_at_fork(after_in_child=_pool.cache_clear)
 def split_rows(rowptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
     """Cut the rows into at most `parts` runs that hold about equally many edges (and rows, where edges are few)."""
     rows = len(rowptr) - 1
-    load = np.asarray(rowptr, dtype=np.int64) + np.arange(rows + 1)      # an empty row still costs a write
+    load = np.asarray(rowptr, dtype=np.int64) + np.arange(rows + 1)  # an empty row still costs a write
     cuts = np.searchsorted(load, np.linspace(0, load[-1], parts + 1)[1:-1])
     bounds = [0, *cuts.tolist(), rows]
     return [(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if b > a]

@@ -1,0 +1,264 @@
+"""Decoding in pieces gives what attending to the whole gives, from a state that is what it says."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+import heedful
+from heedful import (
+    Additive,
+    Alibi,
+    Causal,
+    EluKernel,
+    Everyone,
+    FeatureMap,
+    Polynomial,
+    Relative,
+    Rotary,
+    Softmax,
+)
+from heedful import T5Buckets, Uniform, Window
+from heedful.attention.decode import CacheState
+from heedful.attention.strategies import ScanState
+
+from .cases import error, exponential
+
+LENGTH, HEADS = 23, 4
+TABLE = torch.randn(HEADS, 9, dtype=torch.float64)
+CALLS = {
+    "softmax": {},
+    "softmax in a window": dict(neighbors=Causal() & Window(4)),
+    "softmax, alibi": dict(position=Alibi()),
+    "softmax, rotary": dict(position=Rotary()),
+    "softmax, rotary in a window": dict(position=Rotary(interleaved=False), neighbors=Window(5) & Causal()),
+    "softmax, relative": dict(position=Relative(TABLE, clamp=True)),
+    "softmax, relative in a window": dict(position=Relative(TABLE), neighbors=Causal() & Window(4)),
+    "softmax, t5": dict(position=T5Buckets(TABLE[:, :8], bidirectional=False, max_distance=16)),
+    "softmax, scale a head": dict(similarity=Softmax(scale=torch.rand(HEADS, dtype=torch.float64))),
+    "argmax": dict(similarity=heedful.Argmax()),
+    "additive v2": dict(similarity=Additive(weight=torch.randn(6, dtype=torch.float64))),
+    "polynomial 2": dict(similarity=Polynomial()),
+    "polynomial 4": dict(similarity=Polynomial(4)),
+    "polynomial, alibi": dict(similarity=Polynomial(), position=Alibi()),
+    "polynomial, rotary": dict(similarity=Polynomial(), position=Rotary()),
+    "polynomial, relative": dict(similarity=Polynomial(), position=Relative(TABLE, clamp=True)),
+    "polynomial in a window": dict(similarity=Polynomial(), neighbors=Causal() & Window(3)),
+    "elu": dict(similarity=EluKernel()),
+    "elu, alibi": dict(similarity=EluKernel(), position=Alibi(torch.rand(HEADS, dtype=torch.float64))),
+    "features": dict(similarity=FeatureMap(exponential, positive=True)),
+    "uniform": dict(similarity=Uniform()),
+    "uniform, alibi": dict(similarity=Uniform(), position=Alibi(0.3)),
+}
+
+
+def inputs(key_heads: int = HEADS, dtype=torch.float64):
+    q = torch.randn(2, HEADS, LENGTH, 6, dtype=dtype)
+    k, v = torch.randn(2, 2, key_heads, LENGTH, 6, dtype=dtype)
+    return q, k, v
+
+
+def pieces(seed: int):
+    """Random cuts of the sequence, single tokens among them."""
+    rng = random.Random(seed)
+    cuts = sorted({0, LENGTH, *rng.sample(range(1, LENGTH), 6)})
+    return [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+
+
+def fed(q, k, v, parts, **call):
+    outs, state = [], None
+    for part in parts:
+        out, state = heedful.step(q[..., part, :], k[..., part, :], v[..., part, :], state, **call)
+        outs.append(out)
+    return torch.cat(outs, -2), state
+
+
+@pytest.mark.parametrize("key_heads", [HEADS, 2, 1])
+@pytest.mark.parametrize("name", CALLS)
+def test_pieces_of_any_lengths_give_the_whole(name, key_heads, seed):
+    q, k, v = inputs(key_heads)
+    whole = heedful.attend(q, k, v, **{"neighbors": Causal(), **CALLS[name]}, strategy="reference")
+    with torch.no_grad():
+        for n in range(3):
+            out, state = fed(q, k, v, pieces(seed + n), **CALLS[name])
+            assert error(out, whole) <= 1e-9
+            assert state.length == LENGTH
+        one_by_one, _ = fed(q, k, v, [slice(n, n + 1) for n in range(LENGTH)], **CALLS[name])
+        assert error(one_by_one, whole) <= 1e-9
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_pieces_give_the_whole_in_float32_too(name, seed):
+    q, k, v = inputs(2, torch.float32)
+    call = {key: value for key, value in CALLS[name].items()}
+    whole = heedful.attend(
+        *(x.double() for x in (q, k, v)), **{"neighbors": Causal(), **call}, strategy="reference"
+    )
+    if name == "additive v2":
+        call["similarity"] = Additive(weight=call["similarity"].weight.float())
+    if "scale" in name:
+        call["similarity"] = Softmax(scale=call["similarity"].scale.float())
+    with torch.no_grad():
+        out, _ = fed(q, k, v, pieces(seed), **call)
+    assert out.dtype == torch.float32
+    assert error(out, whole) <= 1e-4
+
+
+@pytest.mark.parametrize("degree", [2, 4])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-9), (torch.float32, 1e-4)], ids=str)
+def test_a_polynomial_survives_growing_and_shrinking_keys(degree, dtype, tolerance, seed):
+    q, k, v = inputs(dtype=dtype)
+    steps = torch.linspace(0, 1, LENGTH, dtype=dtype)[:, None]
+    # The keys' lengths go from 1e-5 to 1e5 or back; their signs agree with the queries', or squares would cancel.
+    q, k = q.abs(), k.abs()
+    for exponent in (10 * steps - 5, 5 - 10 * steps):
+        scaled = k * 10**exponent
+        whole = heedful.attend(
+            q.double(),
+            scaled.double(),
+            v.double(),
+            similarity=Polynomial(degree),
+            neighbors=Causal(),
+            strategy="reference",
+        )
+        out, _ = fed(q, scaled, v, pieces(seed), similarity=Polynomial(degree))
+        assert error(out, whole) <= tolerance
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "argmax"])
+def test_gradients_pass_through_the_steps(name, seed):
+    q, k, v = (x.requires_grad_() for x in inputs(2))
+    weight = torch.randn(2, HEADS, LENGTH, 6, dtype=torch.float64)
+    whole = heedful.attend(q, k, v, **{"neighbors": Causal(), **CALLS[name]}, strategy="reference")
+    wanted = torch.autograd.grad(whole, (q, k, v), weight, allow_unused=True)
+    out, _ = fed(q, k, v, pieces(seed), **CALLS[name])
+    found = torch.autograd.grad(out, (q, k, v), weight, allow_unused=True)
+    for got, expected in zip(found, wanted, strict=True):
+        assert (got is None or not got.any()) if expected is None else error(got, expected) <= 1e-9
+
+
+@pytest.mark.parametrize("wants", ["query", "key", "value", "table"])
+def test_any_one_of_the_inputs_may_want_the_gradient(wants, seed):
+    q, k, v = inputs()
+    leaves = {"query": q, "key": k, "value": v, "table": TABLE.clone()}
+    leaf = leaves[wants].requires_grad_()
+    call = dict(position=Relative(leaves["table"], clamp=True))
+    whole = heedful.attend(q, k, v, neighbors=Causal(), **call, strategy="reference")
+    (wanted,) = torch.autograd.grad(whole.square().sum(), leaf)
+    out, _ = fed(q, k, v, [slice(n, n + 1) for n in range(LENGTH)], **call)
+    (found,) = torch.autograd.grad(out.square().sum(), leaf)
+    assert error(found, wanted) <= 1e-9
+
+
+@pytest.mark.parametrize(
+    "name", ["polynomial 2", "polynomial 4", "elu", "elu, alibi", "uniform", "polynomial, rotary"]
+)
+def test_a_kernel_carries_a_state_of_constant_size(name):
+    q, k, v = inputs()
+    sizes = set()
+    state = None
+    for n in range(LENGTH):
+        part = slice(n, n + 1)
+        _, state = heedful.step(q[..., part, :], k[..., part, :], v[..., part, :], state, **CALLS[name])
+        assert isinstance(state, ScanState)
+        sizes.add(tuple(state.total.shape))
+    assert len(sizes) == 1
+
+
+def test_a_window_forgets_what_nobody_can_hear_any_more():
+    q, k, v = inputs()
+    state = None
+    with torch.no_grad():
+        for _ in range(20):
+            _, state = heedful.step(q, k, v, state, neighbors=Causal() & Window(3))
+    assert isinstance(state, CacheState)
+    assert state.length == 20 * LENGTH
+    assert state.key.shape[-2] <= 4 * (LENGTH + 3)
+
+
+def test_appending_seldom_copies():
+    q, k, v = inputs()
+    buffers, state = set(), None
+    with torch.no_grad():
+        for n in range(LENGTH):
+            part = slice(n, n + 1)
+            _, state = heedful.step(q[..., part, :], k[..., part, :], v[..., part, :], state)
+            buffers.add(state.key.data_ptr())
+    assert len(buffers) <= 8
+
+
+def test_the_callers_tensors_are_not_written_to():
+    q, k, v = inputs()
+    before = k.clone(), v.clone()
+    with torch.no_grad():
+        fed(q, k, v, pieces(3))
+    assert torch.equal(k, before[0])
+    assert torch.equal(v, before[1])
+
+
+@pytest.mark.parametrize("name", ["softmax", "softmax in a window", "polynomial 2", "elu, alibi"])
+def test_stepping_again_from_an_old_state_gives_its_own_continuation(name, seed):
+    """A cache is continued by one branch at a time; the branch stepped last is right, whichever it is."""
+    q, k, v = inputs()
+    other = torch.randn_like(k)
+    with torch.no_grad():
+        _, root = fed(q, k, v, [slice(0, 5), slice(5, 6), slice(6, 9)], **CALLS[name])
+        new = slice(9, 11)
+        for keys in (k, other, k):
+            whole = torch.cat([k[..., :9, :], keys[..., new, :]], -2)
+            wanted = heedful.attend(
+                q[..., :11, :],
+                whole,
+                v[..., :11, :],
+                **{"neighbors": Causal(), **CALLS[name]},
+                strategy="reference",
+            )
+            out, _ = heedful.step(q[..., new, :], keys[..., new, :], v[..., new, :], root, **CALLS[name])
+            assert error(out, wanted[..., new, :]) <= 1e-9
+
+
+def test_while_gradients_are_wanted_branches_do_not_share_memory():
+    q, k, v = (x.requires_grad_() for x in inputs())
+    _, root = heedful.step(q, k, v)
+    first, left = heedful.step(q, k, v, root)
+    heedful.step(q, -k, v, root)
+    again, _ = heedful.step(q, k, v, root)
+    assert torch.equal(first, again)
+    assert torch.equal(left.key[..., LENGTH:, :], k)
+
+
+@pytest.mark.parametrize("name", ["softmax", "polynomial 2"])
+def test_an_empty_piece_changes_nothing(name):
+    q, k, v = inputs()
+    with torch.no_grad():
+        out, state = heedful.step(q, k, v, **CALLS[name])
+        nothing = slice(0, 0)
+        empty, after = heedful.step(
+            q[..., nothing, :], k[..., nothing, :], v[..., nothing, :], state, **CALLS[name]
+        )
+        assert empty.shape[-2] == 0
+        assert after.length == LENGTH
+        wanted, _ = heedful.step(q, k, v, state, **CALLS[name])
+        found, _ = heedful.step(q, k, v, after, **CALLS[name])
+    assert error(found, wanted) <= 1e-12
+
+
+def test_what_cannot_be_decoded_says_why():
+    q, k, v = inputs()
+    for neighbors in (Everyone(), Window(3), heedful.Global([0]) | Causal()):
+        with pytest.raises(ValueError, match="looks ahead or depends on more"):
+            heedful.step(q, k, v, neighbors=neighbors)
+    with pytest.raises(ValueError, match="takes"):
+        heedful.step(q[0, 0], k[0, 0], v[0, 0])
+    with pytest.raises(ValueError, match="22 queries for 23 keys"):
+        heedful.step(q[..., 1:, :], k, v)
+    _, scan = heedful.step(q, k, v, similarity=EluKernel())
+    _, cache = heedful.step(q, k, v)
+    with pytest.raises(TypeError, match="carries a CacheState, got ScanState"):
+        heedful.step(q, k, v, scan)
+    with pytest.raises(TypeError, match="carries a ScanState, got CacheState"):
+        heedful.step(q, k, v, cache, similarity=EluKernel())
+    with pytest.raises(ValueError, match="distances up to"):
+        heedful.step(q, k, v, position=Relative(TABLE))
