@@ -23,7 +23,6 @@ from rich.console import Console
 from . import __version__
 from .phrases import suggestion
 
-
 Number = Annotated[int | None, tyro.conf.arg(metavar="INT")]
 
 

@@ -1,4 +1,4 @@
-"""Tables and plans on a terminal with rich; the same words, plain, when the output goes to a file or a pipe."""
+"""Tables and plans on a terminal with rich; the same words, plain, when the output goes to a file or pipe."""
 
 from __future__ import annotations
 

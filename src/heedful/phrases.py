@@ -1,4 +1,4 @@
-"""Similarities and neighbours as a line of text: `polynomial(degree=3)`, `causal & window(256) | global(0, 1)`.
+"""Similarities and neighbours as a line of text: `polynomial(degree=3)`, `causal & window(256) | global(0)`.
 
     any  = all { "|" all }
     all  = one { "&" one }

@@ -1,4 +1,4 @@
-"""A minute with the operator: what it equals, how it plans, and where one way of computing it overtakes another."""
+"""A minute with the operator: what it equals, how it plans, and where one way to compute it wins."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Equivalence:
 
 @dataclass(frozen=True)
 class Crossover:
-    """Time against length for two strategies, measured and predicted, and the length from which the second wins."""
+    """Time against length for two strategies, measured and predicted, and from where on the second wins."""
 
     lengths: list[int]
     measured: dict[str, list[float]]
@@ -136,12 +136,12 @@ def scoreboard(tour: Tour) -> list[str]:
     known = "calibrated" if tour.crossover.calibrated else "default constants"
     return [
         f"{good} of {len(tour.equivalences)} equivalences hold; the largest residual is {worst:.1e}",
-        f"factoring overtakes pairs at N ≈ {_length(measured)}; the planner ({known}) says {_length(predicted)}",
+        f"factoring overtakes pairs at N ≈ {_length(measured)}; the planner says {_length(predicted)} ({known})",
         f"the figure is {tour.figure} (and .svg); all of it took {tour.seconds:.0f} s",
         "",
         "Next steps",
         '  heedful explain --queries 65536 --neighbors "causal & window(256)"    a plan for your own shapes',
-        "  heedful calibrate                                                     make its estimates those of this machine",
+        "  heedful calibrate                                                     estimates for this machine",
         "  heedful bench --quick                                                 how it compares",
         '  python -c "import heedful; help(heedful.attend)"                      the operator',
     ]
@@ -151,7 +151,7 @@ def _length(length: float | None) -> str:
     return "nowhere in range" if length is None else f"{length:,.0f}"
 
 
-# The equivalences. Each returns the operator's answer, the strategy that gave it, and the explicit evaluation.
+# Equivalences. Each returns the operator's answer, the strategy that gave it, and the explicit evaluation.
 
 
 def equivalences(seed: int = 0) -> list[Equivalence]:
@@ -272,7 +272,8 @@ def plans() -> list[Plan]:
 # The crossover
 
 
-def crossover(lengths: list[int] = LENGTHS) -> Crossover:
+def crossover(lengths: list[int] | None = None) -> Crossover:
+    lengths = lengths or LENGTHS
     similarity = Polynomial(degree=2)
     measured: dict[str, list[float]] = {"tiled": [], "factored": []}
     predicted: dict[str, list[float]] = {"tiled": [], "factored": []}
@@ -296,7 +297,7 @@ def crossover(lengths: list[int] = LENGTHS) -> Crossover:
 
 
 def _best(function: Callable[[], object], patience: float = 0.5) -> float:
-    """The shortest of the calls that fit into `patience` seconds, two at least: least disturbed by other programs."""
+    """The shortest of the calls that fit into `patience` seconds: the one least disturbed by other programs."""
     times: list[float] = []
     while len(times) < 2 or (sum(times) < patience and len(times) < 50):
         start = perf_counter()

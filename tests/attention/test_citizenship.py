@@ -36,7 +36,7 @@ TARGET = [0, 0, 0, 1, 2, 2, 5, 5, 4, 4]  # node 3 hears nobody, node 4 hears 2 t
 
 @dataclass(frozen=True)
 class Example:
-    """A call a strategy takes: `options` makes its keyword arguments out of parameters, which get gradients too."""
+    """A call a strategy takes. `options` makes its keyword arguments of parameters, which get gradients too."""
 
     name: str
     strategy: str | Strategy

@@ -91,11 +91,11 @@ def test_softmax_tends_to_argmax_as_its_scale_grows(strategy, seed):
     limit = heedful.attend(q, k, v, similarity=Argmax())
     scores = q @ k.mT
     gap = (scores.topk(2).values.diff().abs()).min()
-    softer, soft, hard = (
+    soft, hard = (
         heedful.attend(q, k, v, similarity=Softmax(scale=float(beta / gap)), strategy=strategy)
-        for beta in (1, 5, 50)
+        for beta in (1, 50)
     )
-    assert error(softer, limit) > error(soft, limit) > error(hard, limit)
+    assert error(soft, limit) > 1e-3
     assert error(hard, limit) <= 1e-12
     assert torch.equal(limit, v.gather(-2, scores.argmax(-1)[..., None].expand(-1, -1, 4)))
 

@@ -10,9 +10,10 @@ import torch
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import functional_call, grad, jacfwd, jacrev, jvp, vmap
 
-from heedful.kernels import sparse
+from heedful.kernels import sparse, sparse_operators
 from heedful.kernels.dropout import keep_mask
-from heedful.kernels.sparse import KINDS, Structure, build_transpose, sparse_attention, sparse_composite
+from heedful.kernels.sparse import KINDS, Structure, sparse_attention, sparse_composite
+from heedful.kernels.sparse_operators import build_transpose
 
 EXTRAS = ("bias", "weight", "key", "value")
 CASES = [(), ("bias",), ("weight",), ("key",), ("value",), ("dropout",), (*EXTRAS, "dropout")]
@@ -92,7 +93,7 @@ def check_against_composite(kind, tensors, structure, options, tolerance):
 
 @pytest.fixture(params=list(PATHS))
 def path(request, monkeypatch):
-    monkeypatch.setattr(sparse, "WORTH_A_SHAPE", PATHS[request.param])
+    monkeypatch.setattr(sparse_operators, "WORTH_A_SHAPE", PATHS[request.param])
     return request.param
 
 
@@ -179,7 +180,7 @@ def test_any_shape(kind, heads, dk, dv):
 def test_graph_attention_path(dtype, dropout):
     """The plain additive kernels, with and without what forward saves for them."""
     tensors, structure, options = problem("additive", dropout, heads=8, dv=8, dtype=dtype)
-    saved = sparse.forward(
+    saved = sparse_operators.forward(
         "additive", *(tensors[name].detach() for name in "qkv"), None, *structure[:3],
         None, None, None, None, 0.2, 2, 0.0, None, False, True,
     )  # fmt: skip
@@ -509,12 +510,12 @@ def test_opcheck(kind):
         per_edge = [t[name] for name in EXTRAS]
         rest = (0.2, 2, options.get("dropout", 0.0), options.get("seed"), False)
         inputs = (kind, t["q"], t["k"], t["v"], t["a"], *structure[:3], *per_edge, *rest, True)
-        torch.library.opcheck(sparse.forward, inputs)
-        saved = sparse.forward(*inputs)
+        torch.library.opcheck(sparse_operators.forward, inputs)
+        saved = sparse_operators.forward(*inputs)
         needs = [x is not None for x in t.values()]
         for needed in (needs, [n and place % 2 == 0 for place, n in enumerate(needs)]):
             torch.library.opcheck(
-                sparse.backward,
+                sparse_operators.backward,
                 (kind, torch.randn_like(saved[0]), t["q"], t["k"], t["v"], t["a"], *structure, *per_edge,
                 *rest,
                  *saved, needed),
@@ -553,7 +554,7 @@ def test_errors_teach():
         with pytest.raises(ValueError, match=message):
             sparse_attention(*arguments, structure, **extra)
     with pytest.raises(NotImplementedError, match="no kernel for"):
-        sparse._backend(torch.device("cuda"))
+        sparse_operators._backend(torch.device("cuda"))
 
 
 def dense_edges(nodes=30, edges=120):
@@ -602,3 +603,21 @@ def test_parity_with_pyg():
             strict=True,
         ):
             assert (mine is None and theirs is None) or torch.allclose(mine, theirs, atol=1e-4)
+
+
+def test_flop_counter_counts_both_passes():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    heads, dim, edges = 2, 3, 40
+    q, k, v = (torch.randn(10, heads, dim, requires_grad=True) for _ in range(3))
+    index = torch.randint(10, (2, edges))
+    order = (index[1] * 10 + index[0]).argsort()
+    rowptr = torch.zeros(11, dtype=torch.int32)
+    rowptr[1:] = torch.bincount(index[1], minlength=10).cumsum(0)
+    structure = Structure(rowptr, index[0][order].int(), order.int())
+    with FlopCounterMode(display=False) as counter:
+        out = sparse_attention("dot", q, k, v, structure)
+    assert counter.get_total_flops() == edges * heads * (2 * dim + 2 * dim)
+    with FlopCounterMode(display=False) as counter:
+        out.sum().backward()
+    assert counter.get_total_flops() == edges * heads * 2 * (2 * dim + 2 * dim) + edges * heads * 4 * dim

@@ -77,7 +77,8 @@ def _check_carried(neighbors: Neighbors, query: Tensor, key: Tensor, value: Tens
     widths = {"edge key": key.shape[-1], "edge value": value.shape[-1]}
     for name, tensor, own in neighbors.carried():
         lead = tuple(tensor.shape[: tensor.dim() - own])
-        if len(lead) > len(whole) or any(a not in (1, b) for a, b in zip(reversed(lead), reversed(whole), strict=False)):
+        fits = all(a in (1, b) for a, b in zip(reversed(lead), reversed(whole), strict=False))
+        if len(lead) > len(whole) or not fits:
             raise ValueError(
                 f"attend(): {name} of shape {tuple(tensor.shape)} has {lead} before its last {own}; "
                 f"the call has {whole} (leading dimensions and heads), and each must match or be 1."
@@ -85,11 +86,12 @@ def _check_carried(neighbors: Neighbors, query: Tensor, key: Tensor, value: Tens
         if name in widths and tensor.shape[-1] != widths[name]:
             side = name.removeprefix("edge ")
             raise ValueError(
-                f"attend(): {name} of shape {tuple(tensor.shape)} is {tensor.shape[-1]} wide, {side} {widths[name]}; "
-                f"it is added to the {side}, so they must match."
+                f"attend(): {name} of shape {tuple(tensor.shape)} is {tensor.shape[-1]} wide, {side} "
+                f"{widths[name]}; one is added to the other, so they must match."
             )
         if tensor.device != query.device and query.device.type != "meta":
-            raise ValueError(f"attend(): {name} is on {tensor.device}, query on {query.device}; move them together.")
+            where = f"{tensor.device}, query on {query.device}"
+            raise ValueError(f"attend(): {name} is on {where}; move them together.")
 
 
 def layout(query: Tensor, key: Tensor, value: Tensor) -> tuple[tuple[int, ...], int, int]:

@@ -107,7 +107,7 @@ def _read_file() -> dict:
 
 
 def _load_calibrations() -> dict:
-    """Everything measured on this machine. An entry that makes no sense is as good as none: defaults still plan."""
+    """Everything measured on this machine. An entry that makes no sense is as good as none."""
     known = {}
     for device, entry in _read_file().items():
         try:
@@ -122,13 +122,13 @@ def save_calibration(device: str, entry: dict) -> Path:
     path = calibration_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     everything = {**_read_file(), device_name(device): entry}
-    handle = tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False)
+    number, name = tempfile.mkstemp(dir=path.parent)
     try:
-        with handle:
+        with os.fdopen(number, "w") as handle:
             json.dump(everything, handle, indent=1)
-        os.replace(handle.name, path)
+        os.replace(name, path)
     except BaseException:
-        os.unlink(handle.name)
+        os.unlink(name)
         raise
     forget()
     return path

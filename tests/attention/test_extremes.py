@@ -1,0 +1,159 @@
+"""Tiny and huge numbers, listeners who hear nobody, memory full of NaN."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import heedful
+from heedful import Causal, Graph, Mask
+from heedful.attention.strategies import STRATEGIES
+
+from .cases import NEIGHBORS, SIMILARITIES, Case, Shape, case, error
+
+SCALES = [1e-6, 1e-3, 1.0, 1e2, 1e4]
+FEW_NEIGHBORS = ["everyone", "causal", "window", "mask per head", "graph", "graph, all"]
+FEW_POSITIONS = ["none", "alibi", "relative, silent"]
+
+
+def scaled(example: Case, scale: float) -> Case:
+    tensors = {name: x * scale if name in ("query", "key", "value") else x for name, x in example.tensors.items()}
+    return Case(tensors, example.pieces).rounded(torch.float32)
+
+
+def nudged(example: Case, generator) -> Case:
+    """The same up to a few roundings of float32: what changes more than that under it, float32 cannot know."""
+
+    def nudge(x):
+        return x * (1 + 3e-7 * torch.randn(x.shape, generator=generator, dtype=x.dtype))
+
+    names = ("query", "key", "value")
+    return Case({name: nudge(x) if name in names else x for name, x in example.tensors.items()}, example.pieces)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_no_size_of_inputs_breaks_float32(similarity, scale, seed):
+    compared = 0
+    for n, neighbors in enumerate(FEW_NEIGHBORS):
+        position = FEW_POSITIONS[(n + seed) % 3]
+        shape = Shape(heads=2, key_heads=1, queries=18, keys=20, dim=4, seed=seed + n)
+        example = scaled(case(shape, similarity, neighbors, position), scale)
+        wanted = example.evaluate("reference")
+        moved = [nudged(example, shape.generator).evaluate("reference") for _ in range(3)]
+        stable = [name for name in wanted if max(error(other[name], wanted[name]) for other in moved) <= 1e-5]
+        for strategy in example.able(dtype=torch.float32):
+            found = example.evaluate(strategy, torch.float32)
+            for name, x in found.items():
+                assert bool(x.isfinite().all()), f"{strategy}, {neighbors}, {position}: {name} is not finite"
+            for name in stable:
+                size = float(wanted[name].norm())
+                # Gradients vanish where attention has settled on one key; what is left of them is the rounding of 1 − p.
+                if 1e-3 * float(wanted["value"].norm()) * scale <= size * max(scale, 1.0) and size > 1e-30:
+                    got = error(found[name], wanted[name])
+                    assert got <= 1e-4, f"{strategy}, {neighbors}, {position}: {name} is off by {got:.2g}"
+                    compared += 1
+    assert compared > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+def test_a_listener_without_neighbors_gets_zero_and_sends_no_gradient(similarity, dtype, seed):
+    """In both the ways of having none: a mask (dense strategies) and an edge list."""
+    shape = Shape(heads=2, key_heads=1, queries=20, keys=20, seed=seed)
+    allowed = torch.rand(20, 20) < 0.3
+    allowed[[0, 7, 19]] = False
+    for neighbors in (Mask(allowed), Graph.from_dense(allowed), Mask(allowed) & heedful.Window(5)):
+        example = case(shape, similarity, "everyone", "none")
+        example.pieces["neighbors"].make = lambda neighbors=neighbors: neighbors
+        for strategy in example.able(dtype=dtype):
+            leaves = example.leaves(dtype)
+            args, call = example.build(leaves)
+            out = heedful.attend(*args, **call, strategy=strategy)
+            silent = out[:, [0, 7, 19]]
+            assert torch.equal(silent, torch.zeros_like(silent)), strategy
+            gradients = torch.autograd.grad(silent.sum(), args, allow_unused=True)
+            assert all(gradient is None or not gradient.any() for gradient in gradients), strategy
+            (gradient,) = torch.autograd.grad(heedful.attend(*args, **call, strategy=strategy).sum(), args[2])
+            assert bool(gradient.isfinite().all()), strategy
+
+
+@pytest.mark.parametrize("strategy", ["reference", "tiled", "scan", "toeplitz", "sparse", "fused"])
+def test_queries_that_stand_before_every_key_hear_nobody(strategy, seed):
+    similarity = heedful.Softmax() if strategy == "fused" else heedful.Uniform()
+    q, k, v = (torch.randn(1, n, 3, requires_grad=True) for n in (9, 4, 4))
+    out = heedful.attend(q, k, v, similarity=similarity, neighbors=Causal(), strategy=strategy)
+    assert torch.equal(out[:, :5], torch.zeros(1, 5, 3))
+    assert out[:, 5:].abs().min() > 0
+    (gradient,) = torch.autograd.grad(out[:, :5].sum(), v)
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0)])
+def test_no_queries_or_no_keys_give_zeros(shape):
+    q, k, v = (torch.randn(2, n, 3, requires_grad=True) for n in (shape[0], shape[1], shape[1]))
+    out = heedful.attend(q, k, v)
+    assert out.shape == (2, shape[0], 3)
+    assert not out.any()
+    assert all(not gradient.any() for gradient in torch.autograd.grad(out.sum(), (q, k, v)))
+
+
+@pytest.mark.parametrize("strategy", ["reference", "tiled", "sparse", "scan", "factored"])
+def test_a_normalizer_that_is_exactly_zero_gives_zero(strategy):
+    """Odd powers of opposite keys cancel: 0/0 is answered by 0, as for no neighbours, and never by NaN."""
+    k = torch.tensor([[[1.0], [-1.0]]], requires_grad=True)
+    q, v = torch.ones(1, 2, 1, requires_grad=True), torch.tensor([[[3.0], [5.0]]], requires_grad=True)
+    neighbors = Causal() if strategy == "scan" else heedful.Everyone()
+    call = dict(similarity=heedful.Polynomial(1, 0.0), neighbors=neighbors, strategy=strategy)
+    out = heedful.attend(q, k, v, **call)
+    assert out[0, -1] == 0
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(out.sum(), (q, k, v)))
+
+
+@pytest.fixture
+def poisoned(monkeypatch):
+    """Memory that is asked for uninitialised comes full of NaN."""
+
+    def fill(x):
+        return x.fill_(torch.nan) if x.is_floating_point() else x
+
+    for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty"), (torch, "empty_strided")):
+        plain = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *args, plain=plain, **kwargs: fill(plain(*args, **kwargs)))
+
+
+def test_the_poison_works(poisoned):
+    assert torch.empty(3).isnan().all()
+    assert torch.ones(3).new_empty(2).isnan().all()
+    assert torch.empty_like(torch.ones(3)).isnan().all()
+
+
+@pytest.mark.parametrize("neighbors", NEIGHBORS)
+@pytest.mark.parametrize("similarity", ["softmax", "polynomial 2", "elu", "additive", "additive v2, per head", "uniform"])
+def test_no_result_rests_on_uninitialised_memory(similarity, neighbors, seed, request):
+    example = case(Shape(lead=(2,), heads=2, queries=19, keys=20, seed=seed), similarity, neighbors, "alibi, per head")
+    able = example.able()
+    clean = {strategy: example.evaluate(strategy) for strategy in able}
+    request.getfixturevalue("poisoned")
+    for strategy in able:
+        for name, x in example.evaluate(strategy).items():
+            assert torch.equal(x, clean[strategy][name]), f"{strategy}: {name}"
+
+
+def test_decoding_does_not_read_the_spare_rows_of_its_cache(poisoned):
+    q, k, v = torch.randn(3, 1, 2, 9, 4, dtype=torch.float64)
+    state = None
+    with torch.no_grad():
+        for n in range(9):
+            part = slice(n, n + 1)
+            out, state = heedful.step(q[..., part, :], k[..., part, :], v[..., part, :], state)
+    assert error(out, heedful.attend(q, k, v, neighbors=Causal())[..., -1:, :]) <= 1e-12
+
+
+def test_every_strategy_is_among_those_tried_at_extremes():
+    tried = set()
+    for similarity in SIMILARITIES:
+        for neighbors in FEW_NEIGHBORS:
+            shape = Shape(heads=2, key_heads=1, queries=18, keys=20)
+            tried |= set(case(shape, similarity, neighbors, "none").able(dtype=torch.float32))
+    assert tried == {name for name, strategy in STRATEGIES.items() if strategy.exact} - {"flex"}
