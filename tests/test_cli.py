@@ -1,4 +1,4 @@
-"""The command: quick to answer, one line for a mistake, the same words on a terminal, in a pipe and as JSON."""
+"""The command: quick to answer, one line for a mistake, the same on a terminal, in a pipe and as JSON."""
 
 from __future__ import annotations
 
@@ -211,12 +211,9 @@ def test_explain_says_what_the_plan_says(capsys):
 
 
 def test_explain_takes_everything(capsys):
-    plan = plan_of(
-        capsys,
-        *["--queries", "64", "--keys", "128", "--dim", "8", "--value-dim", "6", "--heads", "4", "--key-heads", "2", "--batch", "3", "--window", "16"],
-        *["--neighbors", "causal & window", "--position", "relative", "--dtype", "bfloat16"],
-        *["--training", "--dropout", "0.1", "--approximate", "--strategy", "tiled"],
-    )
+    sizes = "--queries 64 --keys 128 --dim 8 --value-dim 6 --heads 4 --key-heads 2 --batch 3 --window 16"
+    rest = "--position relative --dtype bfloat16 --training --dropout 0.1 --approximate --strategy tiled"
+    plan = plan_of(capsys, *sizes.split(), *rest.split(), "--neighbors", "causal & window")
     problem = plan.problem
     assert (problem.queries, problem.keys, problem.dim, problem.value_dim) == (64, 128, 8, 6)
     assert (problem.heads, problem.key_heads, problem.batch, problem.dtype) == (4, 2, 3, "bfloat16")
@@ -237,7 +234,7 @@ def test_every_similarity_with_every_position(capsys, similarity, position):
 
 
 def test_explain_a_graph(capsys):
-    plan = plan_of(capsys, *["--queries", "1000", "--edges", "5000", "--similarity", "additive", "--training"])
+    plan = plan_of(capsys, "--queries=1000", "--edges=5000", "--similarity=additive", "--training")
     assert plan.problem.neighbors.graph and plan.problem.neighbors.pairs == 5000 and plan.strategy == "sparse"
     both = plan_of(capsys, *["--queries", "100", "--keys", "50", "--edges", "500", "--neighbors", "causal"])
     assert both.problem.neighbors.name.endswith("& Causal()") and both.problem.keys == 50
@@ -248,7 +245,7 @@ def test_explain_a_device_that_is_not_here(capsys):
 
 
 def test_analyze_measures(capsys):
-    plan = plan_of(capsys, *["--queries", "16", "--heads", "1", "--dim", "4", "--similarity", "elu", "--analyze"])
+    plan = plan_of(capsys, "--queries=16", "--heads=1", "--dim=4", "--similarity=elu", "--analyze")
     assert all(candidate.measured > 0 for candidate in plan.candidates if candidate.reason is None)
 
 

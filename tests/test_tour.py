@@ -1,4 +1,4 @@
-"""The tour: what it claims holds, for any seed; it ends well, draws its figure, and fails when something is wrong."""
+"""The tour: what it claims holds for any seed; it draws its figure, and fails when something is wrong."""
 
 from __future__ import annotations
 

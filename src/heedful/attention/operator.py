@@ -18,7 +18,7 @@ from .position import Position
 from .problem import NeighborFacts, Problem
 from .similarity import Similarity, Softmax
 from .strategies import STRATEGIES, Call, Strategy
-from .transforms import functorch_active
+from .transforms import constant_to_compiler, functorch_active
 
 _SOFTMAX, _EVERYONE = Softmax(), Everyone()
 
@@ -244,7 +244,7 @@ def _attend_compiled(query, key, value, similarity, neighbors, position, dropout
     return _run(way, query, key, value, similarity, neighbors, position, dropout)
 
 
-@torch.compiler.assume_constant_result
+@constant_to_compiler
 def _chosen_name(strategy: str, *flat) -> str:
     return make_plan(Problem.from_flat(flat), strategy).strategy
 

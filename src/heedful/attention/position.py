@@ -106,9 +106,9 @@ class Relative(Position):
 class Alibi(Position):
     """Adds −slope·|i − j|. Without slopes: 2^(−8h/heads) for head h = 1 … heads, as published.
 
-    >>> import heedful
-    >>> heedful.Alibi().table(1, 3, heads=1, like=__import__("torch").zeros(1))
-    tensor([[ 0.0000, -0.0039, -0.0078]])
+    >>> import torch, heedful
+    >>> heedful.Alibi().table(1, 3, heads=1, like=torch.zeros(1))
+    tensor([[-0.0000, -0.0039, -0.0078]])
     """
 
     def __init__(self, slopes: float | Tensor | None = None):
@@ -146,6 +146,10 @@ class T5Buckets(Position):
 
     `table` has one entry a bucket, optionally one row a head. `bidirectional=False` gives all buckets to the past
     (use it with `Causal()`); distances of `max_distance` and more share the last one.
+
+    >>> import torch, heedful
+    >>> heedful.T5Buckets(torch.zeros(32)).bucket(torch.tensor([0, 1, 7, 20, 500, -1]))
+    tensor([ 0,  1,  7, 10, 15, 17])
     """
 
     def __init__(self, table: Tensor, *, bidirectional: bool = True, max_distance: int = 128):

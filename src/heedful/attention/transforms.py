@@ -23,6 +23,15 @@ def traced() -> bool:
     return torch.compiler.is_compiling() or functorch_active()
 
 
+def constant_to_compiler(function: Callable) -> Callable:
+    """Mark a function that torch.compile is to call once, while tracing, and to take at its word.
+
+    This is `torch.compiler.assume_constant_result` without what importing it costs: all of torch's compiler, a second.
+    """
+    function._dynamo_marked_constant = True
+    return function
+
+
 def recompute(function: Callable, *tensors: Tensor, hidden: bool = False):
     """function(*tensors), keeping only the inputs for the backward pass: what is inside is computed again there.
 

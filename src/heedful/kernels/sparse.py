@@ -25,6 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from . import sparse_operators  # noqa: F401  (registers torch.ops.heedful.sparse_forward and _backward)
 from .sparse_composite import sparse_composite
 
 KINDS = ("additive", "additive_v2", "dot", "power", "uniform")
