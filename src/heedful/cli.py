@@ -11,11 +11,11 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
@@ -169,7 +169,7 @@ class Explain:
         from .attention import Alibi, Relative, Rotary, T5Buckets
 
         longest = max(self.queries, keys)
-        makers = {
+        makers: dict[str, Callable] = {
             "none": lambda: None,
             "relative": lambda: Relative(self._learned(torch.zeros(self.heads, 2 * longest - 1))),
             "alibi": Alibi,
@@ -249,8 +249,8 @@ class Calibrate:
                 bar.update(task, completed=share, description=what)
 
             found = calibrate(device=self.device, budget=self.seconds, progress=progress)
-        heading, *rows = found.table()
-        rows = [dict(zip(heading, row, strict=True)) for row in rows]
+        heading, *body = found.table()
+        rows = [dict(zip(heading, row, strict=True)) for row in body]
         if self.json:
             print(json.dumps({"path": str(found.path), "rows": _plain(rows)}, allow_nan=False))
             return 0
@@ -326,7 +326,7 @@ class Tour:
         return 0 if found.holds else 1
 
 
-VERBS = {"explain": Explain, "calibrate": Calibrate, "bench": Bench, "tour": Tour}
+VERBS: dict[str, Any] = {"explain": Explain, "calibrate": Calibrate, "bench": Bench, "tour": Tour}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

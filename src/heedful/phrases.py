@@ -61,7 +61,7 @@ def parse_neighbors(text: str, *, width: int | None = None):
     """
     from heedful.attention import Causal, Everyone, Global, Segments, Window
 
-    def window(width: int = width):
+    def window(width: int | None = width):
         if width is None:
             raise TypeError("window() needs a width")
         return Window(width)
@@ -112,7 +112,7 @@ class _Reader:
         self.text, self.words, self.what = text, words, what
         self.tokens = []
         for found in _TOKEN.finditer(text):
-            kind = found.lastgroup
+            kind = found.lastgroup or "mark"
             self.tokens.append(Token(kind, found[kind], found.start(kind)))
         if self.tokens and not self.tokens[-1].text.strip():
             self.tokens.pop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -159,7 +160,7 @@ def equivalences(seed: int = 0) -> list[Equivalence]:
     for check in EQUIVALENCES:
         got, way, expected = check(torch.Generator().manual_seed(seed))
         residual = float((got - expected).abs().max() / expected.abs().max())
-        found.append(Equivalence(check.__doc__, way, residual if math.isfinite(residual) else math.inf))
+        found.append(Equivalence(str(check.__doc__), way, residual if math.isfinite(residual) else math.inf))
     return found
 
 
@@ -281,9 +282,8 @@ def crossover(lengths: list[int] | None = None) -> Crossover:
         for length in lengths:
             x = torch.randn(HEADS, length, DIM, generator=torch.Generator().manual_seed(0))
             for way in measured:
-                measured[way].append(
-                    _best(lambda x=x, way=way: attend(x, x, x, similarity=similarity, strategy=way))
-                )
+                run = partial(attend, x, x, x, similarity=similarity, strategy=way)
+                measured[way].append(_best(run))
                 predicted[way].append(_estimate(length, way))
     plan = _plan(lengths[0])
     return Crossover(
@@ -312,7 +312,7 @@ def _plan(length: int) -> Plan:
 
 
 def _estimate(length: int, way: str) -> float:
-    return next(candidate.seconds for candidate in _plan(length).candidates if candidate.name == way)
+    return next(entry.seconds or 0.0 for entry in _plan(length).candidates if entry.name == way)
 
 
 def _crossing(lengths: list[int], times: dict[str, list[float]]) -> float | None:
@@ -336,7 +336,7 @@ def draw(crossing: Crossover, output: Path) -> Path:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    settings = {
+    settings: dict = {
         "font.family": "DejaVu Sans",
         "font.size": 10.5,
         "axes.spines.top": False,
@@ -401,9 +401,9 @@ def draw(crossing: Crossover, output: Path) -> Path:
 
 def _mark(axes, crossing: Crossover) -> None:
     """Vertical lines where the lines cross, as measured and as predicted."""
-    marks = [("measured", crossing.measured_at, "-"), ("planned", crossing.predicted_at, (0, (4, 3)))]
-    marks = sorted((mark for mark in marks if mark[1] is not None), key=lambda mark: mark[1])
-    for place, (word, at, style) in enumerate(marks):
+    found = ((crossing.measured_at, "measured", "-"), (crossing.predicted_at, "planned", (0, (4, 3))))
+    marks = sorted((at, word, style) for at, word, style in found if at is not None)
+    for place, (at, word, style) in enumerate(marks):
         first = place == 0 and len(marks) > 1
         axes.axvline(at, color="#333333", lw=1, ls=style, alpha=0.7)
         axes.annotate(

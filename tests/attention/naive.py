@@ -1,9 +1,10 @@
 """The operator by its definition, in Python loops over float64 numbers.
 
-    out_i = Σ_{j ∈ N(i)} w_ij sim(q_i, k_j + key_ij) exp(p_{i−j} + bias_ij) (v_j + value_ij)  /  Σ_j (the same without v)
+    s_ij = w_ij sim(q_i, k_j + key_ij) exp(p_{i−j} + bias_ij)
+    out_i = Σ_{j ∈ N(i)} s_ij (v_j + value_ij)  /  Σ_{j ∈ N(i)} s_ij
 
-It reads the parameters of similarities, neighbours and positions and evaluates them itself, one pair at a time, so a
-mistake in the library cannot hide in it. Everything else is judged by it, through the strategy "reference".
+It reads the parameters of similarities, neighbours and positions and evaluates them itself, pair by pair, so
+a mistake in the library cannot hide in it. All else is judged by it, through the strategy "reference".
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def attend(query, key, value, *, similarity, neighbors, position=None) -> np.nda
                 if isinstance(position, positions.Rotary):
                     x, y = turned(position, x, i), turned(position, k[shared][j], j) + edge.get("key", 0.0)
                 log_factor = edge.get("bias", 0.0) + distance(position, i - j, place[-1], heads)
-                terms.append((x, y, log_factor, edge.get("weight", 1.0), v[shared][j] + edge.get("value", 0.0)))
+                terms.append(
+                    (x, y, log_factor, edge.get("weight", 1.0), v[shared][j] + edge.get("value", 0.0))
+                )
             weights = weigh(similarity, terms, place[-1])
             total = sum(weights)
             if total != 0:
@@ -81,7 +84,9 @@ def attribute(name, tensor, place, e):
 
 def broadcast(place, lead) -> tuple[int, ...]:
     """Where in leading dimensions, some of them missing or 1, the entry for (batch …, head) stands."""
-    return tuple(n if extent > 1 else 0 for n, extent in zip(place[len(place) - len(lead) :], lead, strict=True))
+    return tuple(
+        n if extent > 1 else 0 for n, extent in zip(place[len(place) - len(lead) :], lead, strict=True)
+    )
 
 
 def heeds(neighbors, place, row, j, queries, keys) -> bool:
@@ -107,9 +112,13 @@ def heeds(neighbors, place, row, j, queries, keys) -> bool:
         case patterns.Edges():
             return heeds(neighbors.edges, place, row, j, queries, keys)
         case patterns.All():
-            return all(heeds(side, place, row, j, queries, keys) for side in (neighbors.left, neighbors.right))
+            return all(
+                heeds(side, place, row, j, queries, keys) for side in (neighbors.left, neighbors.right)
+            )
         case patterns.Any():
-            return any(heeds(side, place, row, j, queries, keys) for side in (neighbors.left, neighbors.right))
+            return any(
+                heeds(side, place, row, j, queries, keys) for side in (neighbors.left, neighbors.right)
+            )
     raise NotImplementedError(neighbors)
 
 
@@ -174,7 +183,9 @@ def distance(position, offset, head, heads) -> float:
                 offset = max(-reach, min(reach, offset))
             return table_entry(position, reach + offset, head)
         case attention.Alibi():
-            slope = 2 ** (-8 * (head + 1) / heads) if position.slopes is None else one_of(position.slopes, head)
+            slope = (
+                2 ** (-8 * (head + 1) / heads) if position.slopes is None else one_of(position.slopes, head)
+            )
             return -slope * abs(offset)
         case attention.T5Buckets():
             return table_entry(position, bucket(position, offset), head)
@@ -187,7 +198,7 @@ def table_entry(position, entry, head) -> float:
 
 
 def bucket(position, offset) -> int:
-    """T5's bucket of i − j, the logarithm compared in whole numbers: bucket t begins at near·(far/near)^(t/rest)."""
+    """T5's bucket of i − j, logarithms compared in fractions: bucket t begins at near·(far/near)^(t/rest)."""
     buckets, first = position.entries.shape[-1], 0
     if position.bidirectional:
         buckets //= 2

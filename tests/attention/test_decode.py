@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -19,8 +20,10 @@ from heedful import (
     Relative,
     Rotary,
     Softmax,
+    T5Buckets,
+    Uniform,
+    Window,
 )
-from heedful import T5Buckets, Uniform, Window
 from heedful.attention.decode import CacheState
 from heedful.attention.strategies import ScanState
 
@@ -30,34 +33,36 @@ LENGTH, HEADS = 23, 4
 TABLE = torch.randn(HEADS, 9, dtype=torch.float64)
 CALLS = {
     "softmax": {},
-    "softmax in a window": dict(neighbors=Causal() & Window(4)),
-    "softmax, alibi": dict(position=Alibi()),
-    "softmax, rotary": dict(position=Rotary()),
-    "softmax, rotary in a window": dict(position=Rotary(interleaved=False), neighbors=Window(5) & Causal()),
-    "softmax, relative": dict(position=Relative(TABLE, clamp=True)),
-    "softmax, relative in a window": dict(position=Relative(TABLE), neighbors=Causal() & Window(4)),
-    "softmax, t5": dict(position=T5Buckets(TABLE[:, :8], bidirectional=False, max_distance=16)),
-    "softmax, scale a head": dict(similarity=Softmax(scale=torch.rand(HEADS, dtype=torch.float64))),
-    "argmax": dict(similarity=heedful.Argmax()),
-    "additive v2": dict(similarity=Additive(weight=torch.randn(6, dtype=torch.float64))),
-    "polynomial 2": dict(similarity=Polynomial()),
-    "polynomial 4": dict(similarity=Polynomial(4)),
-    "polynomial, alibi": dict(similarity=Polynomial(), position=Alibi()),
-    "polynomial, rotary": dict(similarity=Polynomial(), position=Rotary()),
-    "polynomial, relative": dict(similarity=Polynomial(), position=Relative(TABLE, clamp=True)),
-    "polynomial in a window": dict(similarity=Polynomial(), neighbors=Causal() & Window(3)),
-    "elu": dict(similarity=EluKernel()),
-    "elu, alibi": dict(similarity=EluKernel(), position=Alibi(torch.rand(HEADS, dtype=torch.float64))),
-    "features": dict(similarity=FeatureMap(exponential, positive=True)),
-    "uniform": dict(similarity=Uniform()),
-    "uniform, alibi": dict(similarity=Uniform(), position=Alibi(0.3)),
+    "softmax in a window": {"neighbors": Causal() & Window(4)},
+    "softmax, alibi": {"position": Alibi()},
+    "softmax, rotary": {"position": Rotary()},
+    "softmax, rotary in a window": {"position": Rotary(interleaved=False), "neighbors": Window(5) & Causal()},
+    "softmax, relative": {"position": Relative(TABLE, clamp=True)},
+    "softmax, relative in a window": {"position": Relative(TABLE), "neighbors": Causal() & Window(4)},
+    "softmax, t5": {"position": T5Buckets(TABLE[:, :8], bidirectional=False, max_distance=16)},
+    "softmax, scale a head": {"similarity": Softmax(scale=torch.rand(HEADS, dtype=torch.float64))},
+    "argmax": {"similarity": heedful.Argmax()},
+    "additive v2": {"similarity": Additive(weight=torch.randn(6, dtype=torch.float64))},
+    "polynomial 2": {"similarity": Polynomial()},
+    "polynomial 4": {"similarity": Polynomial(4)},
+    "polynomial, alibi": {"similarity": Polynomial(), "position": Alibi()},
+    "polynomial, rotary": {"similarity": Polynomial(), "position": Rotary()},
+    "polynomial, relative": {"similarity": Polynomial(), "position": Relative(TABLE, clamp=True)},
+    "polynomial in a window": {"similarity": Polynomial(), "neighbors": Causal() & Window(3)},
+    "elu": {"similarity": EluKernel()},
+    "elu, alibi": {"similarity": EluKernel(), "position": Alibi(torch.rand(HEADS, dtype=torch.float64))},
+    "features": {"similarity": FeatureMap(exponential, positive=True)},
+    "uniform": {"similarity": Uniform()},
+    "uniform, alibi": {"similarity": Uniform(), "position": Alibi(0.3)},
 }
 
 
 def inputs(key_heads: int = HEADS, dtype=torch.float64, name: str = ""):
     q = torch.randn(2, HEADS, LENGTH, 6, dtype=dtype)
     k, v = torch.randn(2, 2, key_heads, LENGTH, 6, dtype=dtype)
-    if "polynomial" in name:  # away from q·k + 1 = 0, where a sum of features cancels, whichever way they are turned
+    if (
+        "polynomial" in name
+    ):  # away from q·k + 1 = 0, where a sum of features cancels, whichever way they are turned
         q, k = q.abs() / 10, k.abs()
     return q, k, v
 
@@ -66,7 +71,7 @@ def pieces(seed: int):
     """Random cuts of the sequence, single tokens among them."""
     rng = random.Random(seed)
     cuts = sorted({0, LENGTH, *rng.sample(range(1, LENGTH), 6)})
-    return [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
 
 def fed(q, k, v, parts, **call):
@@ -144,7 +149,7 @@ def test_any_one_of_the_inputs_may_want_the_gradient(wants, seed):
     q, k, v = inputs()
     leaves = {"query": q, "key": k, "value": v, "table": TABLE.clone()}
     leaf = leaves[wants].requires_grad_()
-    call = dict(position=Relative(leaves["table"], clamp=True))
+    call = {"position": Relative(leaves["table"], clamp=True)}
     whole = heedful.attend(q, k, v, neighbors=Causal(), **call, strategy="reference")
     (wanted,) = torch.autograd.grad(whole.square().sum(), leaf)
     out, _ = fed(q, k, v, [slice(n, n + 1) for n in range(LENGTH)], **call)
@@ -233,7 +238,7 @@ def test_while_gradients_are_wanted_branches_do_not_share_memory():
 def test_an_empty_piece_changes_nothing(name):
     q, k, v = inputs()
     with torch.no_grad():
-        out, state = heedful.step(q, k, v, **CALLS[name])
+        _out, state = heedful.step(q, k, v, **CALLS[name])
         nothing = slice(0, 0)
         empty, after = heedful.step(
             q[..., nothing, :], k[..., nothing, :], v[..., nothing, :], state, **CALLS[name]

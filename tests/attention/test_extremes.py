@@ -20,28 +20,37 @@ FEW_POSITIONS = ["none", "alibi", "relative, silent"]
 
 
 def scaled(example: Case, scale: float) -> Case:
-    tensors = {name: x * scale if name in ("query", "key", "value") else x for name, x in example.tensors.items()}
+    tensors = {
+        name: x * scale if name in ("query", "key", "value") else x for name, x in example.tensors.items()
+    }
     return Case(tensors, example.pieces).rounded(torch.float32)
 
 
-def nudged(example: Case, generator) -> Case:
-    """The same up to a few roundings of float32: what changes more than that under it, float32 cannot know."""
+def nudged(example: Case, generator, hard: bool) -> Case:
+    """The same up to a few roundings of float32: what changes much under it, float32 cannot know."""
 
     def nudge(x):
         return x * (1 + 3e-7 * torch.randn(x.shape, generator=generator, dtype=x.dtype))
 
-    names = ("query", "key", "value")
-    return Case({name: nudge(x) if name in names else x for name, x in example.tensors.items()}, example.pieces)
+    # Argmax hears whole numbers, whose scores are exact: there is no rounding to imitate, and ties to keep.
+    names = ("value",) if hard else ("query", "key", "value")
+    return Case(
+        {name: nudge(x) if name in names else x for name, x in example.tensors.items()}, example.pieces
+    )
 
 
 def resolvable(similarity: str, strategy: str, scale: float, name: str) -> bool:
     """Whether float32 can tell this result, however well the problem itself is posed."""
+    if similarity in ("elu", "random features") and scale < 1 and name == "query":
+        return (
+            False  # all keys look alike to a tiny query, so its gradient is what is left of terms that cancel
+        )
     if scale <= 1 or similarity.startswith("polynomial") or similarity == "uniform":
         return True
-    if similarity in ("elu", "random features"):
-        return False  # e^−100 is 0 in float32, so a listener may hear 0 of everyone and nothing is left of the mean
-    # Exponentials have settled on one key. Gradients that pass through the scores are then rounding errors of 1 − p,
-    # and torch's fused backward rebuilds p = exp(score − logsumexp) with an error of 6e-8·|score|.
+    if similarity in ("elu", "random features") and scale > 1:
+        return False  # e^−100 is 0 in float32, so a listener may hear 0 of everyone: no mean is left
+    # Exponentials have settled on one key. Gradients that pass through the scores are then rounding errors of
+    # 1 − p, and torch's fused backward rebuilds p = exp(score − logsumexp) with an error of 6e-8·|score|.
     return name == "output" or (name == "value" and strategy != "fused")
 
 
@@ -59,7 +68,9 @@ def test_no_size_of_inputs_breaks_float32(similarity, scale, seed):
         shape = Shape(heads=2, key_heads=1, queries=18, keys=20, dim=4, seed=seed + n)
         example = scaled(case(shape, similarity, neighbors, position), scale)
         wanted = example.evaluate("reference")
-        moved = [nudged(example, shape.generator).evaluate("reference") for _ in range(3)]
+        moved = [
+            nudged(example, shape.generator, similarity == "argmax").evaluate("reference") for _ in range(3)
+        ]
         stable = [name for name in wanted if max(error(other[name], wanted[name]) for other in moved) <= 1e-5]
         for strategy in example.able(dtype=torch.float32):
             found = example.evaluate(strategy, torch.float32)
@@ -120,7 +131,7 @@ def test_a_normalizer_that_is_exactly_zero_gives_zero(strategy):
     k = torch.tensor([[[1.0], [-1.0]]], requires_grad=True)
     q, v = torch.ones(1, 2, 1, requires_grad=True), torch.tensor([[[3.0], [5.0]]], requires_grad=True)
     neighbors = Causal() if strategy == "scan" else heedful.Everyone()
-    call = dict(similarity=heedful.Polynomial(1, 0.0), neighbors=neighbors, strategy=strategy)
+    call = {"similarity": heedful.Polynomial(1, 0.0), "neighbors": neighbors, "strategy": strategy}
     out = heedful.attend(q, k, v, **call)
     assert out[0, -1] == 0
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(out.sum(), (q, k, v)))
@@ -133,7 +144,12 @@ def poisoned(monkeypatch):
     def fill(x):
         return x.fill_(torch.nan) if x.is_floating_point() else x
 
-    for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty"), (torch, "empty_strided")):
+    for owner, name in (
+        (torch, "empty"),
+        (torch, "empty_like"),
+        (torch.Tensor, "new_empty"),
+        (torch, "empty_strided"),
+    ):
         plain = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *args, plain=plain, **kwargs: fill(plain(*args, **kwargs)))
 
@@ -145,9 +161,13 @@ def test_the_poison_works(poisoned):
 
 
 @pytest.mark.parametrize("neighbors", NEIGHBORS)
-@pytest.mark.parametrize("similarity", ["softmax", "polynomial 2", "elu", "additive", "additive v2, per head", "uniform"])
+@pytest.mark.parametrize(
+    "similarity", ["softmax", "polynomial 2", "elu", "additive", "additive v2, per head", "uniform"]
+)
 def test_no_result_rests_on_uninitialised_memory(similarity, neighbors, seed, request):
-    example = case(Shape(lead=(2,), heads=2, queries=19, keys=20, seed=seed), similarity, neighbors, "alibi, per head")
+    example = case(
+        Shape(lead=(2,), heads=2, queries=19, keys=20, seed=seed), similarity, neighbors, "alibi, per head"
+    )
     able = example.able()
     clean = {strategy: example.evaluate(strategy) for strategy in able}
     request.getfixturevalue("poisoned")

@@ -1,4 +1,4 @@
-"""Patterns by brute force: what they list, allow, mask and declare is what the definition of each pair says."""
+"""Patterns by brute force: what they list, allow, mask and declare is what their definition says."""
 
 from __future__ import annotations
 

@@ -54,7 +54,12 @@ def test_minus_infinity_silences_without_a_nan(strategy):
     if strategy == "sparse":
         similarity = heedful.Polynomial()
     v = torch.eye(30, dtype=torch.float64)[None]
-    call = dict(similarity=similarity, neighbors=Window(2), position=Relative(table), strategy=strategy)
+    call = {
+        "similarity": similarity,
+        "neighbors": Window(2),
+        "position": Relative(table),
+        "strategy": strategy,
+    }
     out = heedful.attend(x, x, v, **call)
     offset = torch.arange(30)[:, None] - torch.arange(30)
     heard = (offset == -1) | (offset == 1)
@@ -92,7 +97,7 @@ def test_gradients_reach_the_parameters(name, seed):
     q, k, v = (torch.randn(2, n, 3, dtype=torch.float64) for n in (5, 7, 7))
 
     def run(parameter):
-        position = piece.make(**{own: parameter for own in piece.tensors})
+        position = piece.make(**dict.fromkeys(piece.tensors, parameter))
         return heedful.attend(q, k, v, position=position, strategy="reference")
 
     (parameter,) = piece.tensors.values()
@@ -240,7 +245,7 @@ def test_a_table_needs_to_reach_only_as_far_as_the_neighbors():
 def test_a_graph_that_reaches_too_far_is_an_error_even_after_one_that_does_not():
     x = torch.randn(1, 9, 3)
     near, far = Graph.from_edges([0, 1], [1, 2], nodes=9), Graph.from_edges([0, 1], [8, 7], nodes=9)
-    call = dict(similarity=Uniform(), position=Relative(torch.zeros(3)))
+    call = {"similarity": Uniform(), "position": Relative(torch.zeros(3))}
     heedful.attend(x, x, x, neighbors=near, **call)
     with pytest.raises(ValueError, match="distances up to 8"):
         heedful.attend(x, x, x, neighbors=far, **call)

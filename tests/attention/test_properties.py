@@ -15,7 +15,6 @@ from heedful import attention
 from heedful.attention.neighbors import Neighbors
 from heedful.attention.strategies import banded, factored, scan, tiled, toeplitz
 
-
 from . import cases, naive
 from .cases import NEIGHBORS, POSITIONS, SIMILARITIES, TOLERANCE, Piece, Shape, assert_agree, case, error
 
@@ -54,7 +53,7 @@ def test_reference_is_the_formula(similarity, neighbors):
 # The judge is trusted; now everyone else
 
 PROFILE = settings(
-    max_examples=100,
+    max_examples=200,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -210,12 +209,12 @@ DROPPING = ["reference", "tiled", "banded", "sparse"]
 
 
 def dropped(strategy: str, rate: float, draws: int):
-    """Weights of a listener after dropout, many times over: (draws, queries, keys), and what they are without."""
+    """Weights after dropout, many times over: (draws, queries, keys), and what they are without."""
     keys = 6
     q = torch.randn(1, 1, 5, 3, dtype=torch.float64).expand(draws, 1, 5, 3)
     k = torch.randn(1, 1, keys, 3, dtype=torch.float64).expand(draws, 1, keys, 3)
     v = torch.eye(keys, dtype=torch.float64).expand(draws, 1, keys, keys)
-    call = dict(neighbors=heedful.Window(1), strategy=strategy)
+    call = {"neighbors": heedful.Window(1), "strategy": strategy}
     return heedful.attend(q, k, v, dropout=rate, **call)[:, 0], heedful.attend(q[0], k[0], v[0], **call)[0]
 
 

@@ -11,8 +11,15 @@ import torch
 from torch import Tensor
 
 
-def seconds(function: Callable[[], object], *, least: float = 0.1, repeats: int = 3, device: str = "cpu") -> float:
-    """The median time of a call, after one to warm up, over at least `repeats` calls and `least` seconds."""
+def seconds(
+    function: Callable[[], object],
+    *,
+    least: float = 0.1,
+    repeats: int = 3,
+    device: str = "cpu",
+    summary: Callable[[list[float]], float] = median,
+) -> float:
+    """The median time of a call (or another summary), after one to warm up, over at least `repeats` calls and `least` seconds."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     function()
     wait()
@@ -22,7 +29,7 @@ def seconds(function: Callable[[], object], *, least: float = 0.1, repeats: int 
         function()
         wait()
         times.append(time.perf_counter() - start)
-    return median(times)
+    return summary(times)
 
 
 def peak_memory(function: Callable[[], object], device: str = "cpu") -> float:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..graphs import Graph
 from .problem import NeighborFacts
-from .transforms import traced
+from .transforms import lasting, traced
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ class Neighbors(ABC):
         """The same pattern as an edge list; the last few asked for are kept."""
         key = (self.signature, queries, keys, str(device))
         if key not in _GRAPHS:
-            _GRAPHS[key] = self.list_edges(queries, keys, device)
+            with lasting():
+                _GRAPHS[key] = self.list_edges(queries, keys, device)
             while len(_GRAPHS) > _GRAPHS_KEPT:
                 _GRAPHS.popitem(last=False)
         _GRAPHS.move_to_end(key)
@@ -360,7 +361,7 @@ class Global(Neighbors):
             raise ValueError(f"{self}: position {self.indices[-1]} is out of range for {keys} keys (0 to {keys - 1}).")
 
     def _chosen(self, position: Tensor) -> Tensor:
-        return torch.isin(position, torch.tensor(self.indices, device=position.device))
+        return (position[..., None] == torch.tensor(self.indices, device=position.device)).any(-1)
 
     def allows(self, i, j, queries, keys):
         return self._chosen(i) | self._chosen(j)

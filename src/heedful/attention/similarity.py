@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .problem import SimilarityFacts
-from .transforms import constant_to_compiler
+from .transforms import constant_to_compiler, lasting
 
 
 def per_head(parameter, ndim: int = 3):
@@ -273,7 +273,7 @@ def _monomial_tensors(width: int, degree: int, device: str) -> tuple[Tensor, Ten
     counts = [
         math.factorial(degree) / math.prod(math.factorial(combo.count(x)) for x in set(combo)) for combo in combos
     ]
-    with torch.no_grad():
+    with lasting():
         factors = torch.tensor(combos, device=device).view(-1, degree).T.contiguous()
         return factors, torch.tensor(counts, dtype=torch.float64, device=device)
 
@@ -421,15 +421,16 @@ def _directions(count: int, dim: int, seed: int, orthogonal: bool) -> Tensor:
 def _random_directions(count: int, dim: int, seed: int, orthogonal: bool) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     blocks = []
-    for _ in range(-(-count // dim)):
-        block = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
-        if orthogonal:
-            lengths = torch.randn(dim, dim, generator=generator, dtype=torch.float64).norm(dim=1, keepdim=True)
-            rotation, triangle = torch.linalg.qr(block)
-            # With these signs the rotation is uniformly distributed; as LAPACK leaves them it is not, and φ is biased.
-            block = rotation * triangle.diagonal().sign() * lengths
-        blocks.append(block)
-    return torch.cat(blocks)[:count]
+    with lasting(), torch._C._DisableFuncTorch():  # vmap forbids drawing, but this is the same for all its entries
+        for _ in range(-(-count // dim)):
+            block = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
+            if orthogonal:
+                lengths = torch.randn(dim, dim, generator=generator, dtype=torch.float64).norm(dim=1, keepdim=True)
+                rotation, triangle = torch.linalg.qr(block)
+                # With these signs the rotation is uniformly distributed; as LAPACK leaves them it is not, and φ is biased.
+                block = rotation * triangle.diagonal().sign() * lengths
+            blocks.append(block)
+        return torch.cat(blocks)[:count]
 
 
 class Additive(Similarity):

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """For tensors made once and kept: made in inference mode, they could never take part in training."""
+    with torch.inference_mode(False), torch.no_grad():
+        yield
 
 
 def functorch_active() -> bool:

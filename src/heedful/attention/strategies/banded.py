@@ -57,8 +57,9 @@ class Banded(Strategy):
         rows = query.shape[:-2].numel()
         blocks = max(1, SCORES_AT_ONCE // max(1, rows * block * (block + left + right)))
         parts = []
-        for start in range(0, call.queries, blocks * block):
-            stop = min(start + blocks * block, call.queries)
+        whole = call.queries <= blocks * block  # then lengths stay symbolic under torch.compile
+        for start in (0,) if whole else range(0, call.queries, blocks * block):
+            stop = call.queries if whole else min(start + blocks * block, call.queries)
             parts.append(self._group(call, query, key, bias, (start, stop), block, left, right))
         return torch.cat(parts, -2)
 

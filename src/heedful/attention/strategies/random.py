@@ -15,6 +15,8 @@ class Random(Strategy):
     exact = False
 
     def __init__(self, features: int = 256, seed: int = 0):
+        if features < 1:
+            raise ValueError(f"Random(features={features}): must be 1 or more.")
         self.features, self.seed = features, seed
 
     def accepts(self, problem):
