@@ -79,9 +79,8 @@ class Explain:
 
     def run(self, console: Console) -> int:
         if self.analyze:
-            os.environ.setdefault(
-                "KINETO_LOG_LEVEL", "99"
-            )  # torch's profiler announces itself on stderr otherwise
+            # Torch's profiler announces itself on stderr otherwise.
+            os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         import torch
 
         from .attention import explain

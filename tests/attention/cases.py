@@ -337,10 +337,14 @@ def assert_agree(
     so a gradient counts as no smaller than a hundredth of the terms it is the sum of. The slack this gives is
     1e-6 of those terms in float32, some ten roundings, and 1e-11 in float64.
     """
-    size = {
-        name: float(x[x.isfinite()].abs().amax()) if x.numel() else 0.0 for name, x in case.tensors.items()
-    }
+    size = {name: float(case.tensors[name].abs().amax()) for name in ("query", "key", "value")}
     terms = wanted["output"].numel() ** 0.5 * size["value"] * (1 + size["query"]) * (1 + size["key"])
+    similarity = case.build(case.tensors)[1]["similarity"]
+    if isinstance(
+        similarity, heedful.Polynomial
+    ):  # ∂ log sim / ∂k = degree · q / (q·k + c), large for short vectors
+        rows = [case.tensors[name].square().sum(-1) + abs(similarity.constant) for name in ("query", "key")]
+        terms *= 2 * similarity.degree / min(1.0, *(float(x.amin().sqrt()) for x in rows))
     distance = max(case.tensors["query"].shape[-2], case.tensors["key"].shape[-2])
     for name, expected in wanted.items():
         assert found[name].shape == expected.shape, f"{what}: {name}"

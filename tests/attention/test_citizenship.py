@@ -440,7 +440,7 @@ def test_inference_mode(example, seed):
 
 @every(without=("flex",))
 def test_looking_first_and_training_later(example, seed):
-    """What is made once and kept (features, edge lists, random directions) must not remember who asked first."""
+    """What is made once and kept (features, edge lists, random directions) must forget who asked first."""
     forget_what_is_kept()
     tensors = example.draw(seed, dtype=torch.float32)
     with torch.inference_mode():

@@ -10,7 +10,7 @@ import torch
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import functional_call, grad, jacfwd, jacrev, jvp, vmap
 
-from heedful.kernels import sparse, sparse_operators
+from heedful.kernels import sparse_operators
 from heedful.kernels.dropout import keep_mask
 from heedful.kernels.sparse import KINDS, Structure, sparse_attention, sparse_composite
 from heedful.kernels.sparse_operators import build_transpose

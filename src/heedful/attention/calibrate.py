@@ -1,7 +1,8 @@
 """Measure what strategies take on this machine, and fit the constants the planner reads.
 
-A few dozen problems are run by every strategy that accepts them, forward and backward. For each strategy and direction
-a non-negative least-squares fit of relative errors gives seconds for a call, a launch, a FLOP and a byte.
+A few dozen problems are run by every strategy that accepts them, forward and backward. For each strategy and
+direction a non-negative least-squares fit of relative errors gives seconds for a call, a launch, a FLOP and a
+byte.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from ..graphs import Graph
 from .constants import TERMS, constants, device_name, save_calibration
 from .cost import Cost
 from .measure import seconds, training_step
-from .neighbors import Causal, Everyone, Global, Window
+from .neighbors import Causal, Everyone, Global, Window, as_neighbors
 from .operator import _problem, _run
-from .neighbors import as_neighbors
 from .position import Alibi, Relative
 from .problem import Problem
 from .similarity import Additive, EluKernel, Polynomial, Softmax, Uniform
@@ -44,7 +44,15 @@ class Example:
         tensors = (self.query, self.key, self.value)
         options = {"position": None, **self.options}
         with torch.set_grad_enabled(self.training):
-            problem = _problem(*tensors, options["similarity"], as_neighbors(options["neighbors"]), options["position"], 0.0, False)
+            problem = _problem(
+                *tensors,
+                options["similarity"],
+                as_neighbors(options["neighbors"]),
+                options["position"],
+                0.0,
+                False,
+            )
+        assert problem is not None, "an example has queries and keys"
         return problem.replace(gradient=self.training)
 
     def run(self, way: Strategy) -> Callable[[], object]:
@@ -66,16 +74,34 @@ class Example:
 
 
 def example(
-    similarity: str, neighbors: str, position: str, *, heads: int, length: int, dim: int, training: bool, device: str = "cpu", seed: int = 0
+    similarity: str,
+    neighbors: str,
+    position: str,
+    *,
+    heads: int,
+    length: int,
+    dim: int,
+    training: bool,
+    device: str = "cpu",
+    seed: int = 0,
 ) -> Example:
-    """Build an example from names: similarity softmax, polynomial, elu, additive or uniform; neighbors everyone, causal,
-    window:W, global:W or graph:DEGREE; position none, alibi or relative."""
+    """Build an example from names.
+
+    Similarity is softmax, polynomial, elu, additive or uniform; neighbors everyone, causal, window:W,
+    global:W or graph:DEGREE; position none, alibi or relative.
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape):
         return torch.randn(shape, generator=generator).to(device)
 
-    kinds = {"softmax": Softmax, "polynomial": Polynomial, "elu": EluKernel, "additive": Additive, "uniform": Uniform}
+    kinds = {
+        "softmax": Softmax,
+        "polynomial": Polynomial,
+        "elu": EluKernel,
+        "additive": Additive,
+        "uniform": Uniform,
+    }
     name, _, number = neighbors.partition(":")
     size = int(number or 0)
     if name == "graph":
@@ -91,7 +117,9 @@ def example(
     table = {"none": None, "alibi": Alibi(), "relative": Relative(draw(2 * length + 1))}[position]
     wide = 1 if similarity == "additive" else dim
     tensors = draw(1, heads, length, wide), draw(1, heads, length, wide), draw(1, heads, length, dim)
-    return Example(*tensors, {"similarity": kinds[similarity](), "neighbors": pattern, "position": table}, training)
+    return Example(
+        *tensors, {"similarity": kinds[similarity](), "neighbors": pattern, "position": table}, training
+    )
 
 
 def probes(device: str) -> Iterator[Example]:
@@ -124,7 +152,14 @@ def probes(device: str) -> Iterator[Example]:
             for turn, length in enumerate((64, 384, 1536, 6144)):
                 heads, dim = ((1, 16), (4, 32), (8, 64), (2, 64))[(place + turn) % 4]
                 yield example(
-                    similarity, neighbors, position, heads=heads, length=length, dim=dim, training=training, device=device
+                    similarity,
+                    neighbors,
+                    position,
+                    heads=heads,
+                    length=length,
+                    dim=dim,
+                    training=training,
+                    device=device,
                 )
 
 
@@ -158,7 +193,9 @@ class Calibration:
     def __str__(self) -> str:
         rows = self.table()
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        return "\n".join("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+        return "\n".join(
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows
+        )
 
 
 def calibrate(
@@ -199,14 +236,18 @@ def calibrate(
         progress(1.0, "fitting")
     calibration = _fit(device, found)
     if keep:
-        calibration.path = save_calibration(device, {"seconds": calibration.seconds, "made": time.strftime("%Y-%m-%d")})
+        calibration.path = save_calibration(
+            device, {"seconds": calibration.seconds, "made": time.strftime("%Y-%m-%d")}
+        )
     return calibration
 
 
 def _fit(device: str, found: list[tuple[str, str, Problem, float]]) -> Calibration:
     measurements = []
     forward_seconds = {
-        (name, problem.replace(gradient=False)): taken for name, kind, problem, taken in found if kind == "forward"
+        (name, problem.replace(gradient=False)): taken
+        for name, kind, problem, taken in found
+        if kind == "forward"
     }
     for name, kind, problem, taken in found:
         way = STRATEGIES[name]
@@ -216,7 +257,9 @@ def _fit(device: str, found: list[tuple[str, str, Problem, float]]) -> Calibrati
             before = forward_seconds.get((name, problem.replace(gradient=False)))
             if before is not None:
                 rest = max(taken - before, 0.1 * taken)
-                measurements.append(Measurement(name, "backward", way.backward_cost(problem), problem.item, rest))
+                measurements.append(
+                    Measurement(name, "backward", way.backward_cost(problem), problem.item, rest)
+                )
     fitted: dict[str, dict[str, list[float]]] = {}
     error: dict[str, float] = {}
     for name in STRATEGIES:
@@ -238,7 +281,9 @@ def _least_squares(own: list[Measurement]) -> tuple[list[float], float]:
     """Seconds for each term, minimising relative errors, none negative; and the median relative error."""
     from scipy.optimize import nnls
 
-    rows = np.array([[1.0, m.cost.launches, m.cost.flops * (2.0 if m.item == 8 else 1.0), m.cost.bytes] for m in own])
+    rows = np.array(
+        [[1.0, m.cost.launches, m.cost.flops * (2.0 if m.item == 8 else 1.0), m.cost.bytes] for m in own]
+    )
     taken = np.array([m.seconds for m in own])
     relative = rows / taken[:, None]
     scale = relative.max(0)

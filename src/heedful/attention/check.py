@@ -16,13 +16,18 @@ def check_call(query, key, value, similarity, neighbors, position) -> None:
         if not isinstance(x, Tensor):
             raise TypeError(f"attend(): {name} must be a tensor, got {type(x).__name__}.")
         if not x.is_floating_point():
-            raise TypeError(f"attend(): {name} is {x.dtype}; it must be floating point. Convert it with {name}.float().")
+            raise TypeError(
+                f"attend(): {name} is {x.dtype}; it must be floating point. Convert it with {name}.float()."
+            )
         if x.dim() < 2:
             raise ValueError(
-                f"attend(): {name} has shape {tuple(x.shape)}; it takes (..., heads, length, dim), or (length, dim)."
+                f"attend(): {name} has shape {tuple(x.shape)}; "
+                f"it takes (..., heads, length, dim), or (length, dim)."
             )
         if x.device != query.device:
-            raise ValueError(f"attend(): {name} is on {x.device}, query on {query.device}; move them together.")
+            raise ValueError(
+                f"attend(): {name} is on {x.device}, query on {query.device}; move them together."
+            )
         if x.dtype != query.dtype:
             raise TypeError(f"attend(): {name} is {x.dtype}, query is {query.dtype}; they must agree.")
         if x.dim() != query.dim() and min(x.dim(), query.dim()) == 2:
@@ -32,7 +37,9 @@ def check_call(query, key, value, similarity, neighbors, position) -> None:
             )
     if not isinstance(similarity, Similarity):
         hint = " Wrap a function as ScoreFunction(fn)." if callable(similarity) else ""
-        raise TypeError(f"attend(): similarity must be a Similarity such as Softmax(), got {similarity!r}.{hint}")
+        raise TypeError(
+            f"attend(): similarity must be a Similarity such as Softmax(), got {similarity!r}.{hint}"
+        )
     if not isinstance(neighbors, Neighbors):
         raise TypeError(f"attend(): neighbors must be a Neighbors or a Graph, got {neighbors!r}.")
     if position is not None and not isinstance(position, Position):
@@ -47,23 +54,32 @@ def check_call(query, key, value, similarity, neighbors, position) -> None:
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
     for name, x in (("query", query), ("key", key), ("value", value)):
         if x.shape[-1] == 0:
-            raise ValueError(f"attend(): {name} has shape {tuple(x.shape)}; its last dimension must not be 0.")
+            raise ValueError(
+                f"attend(): {name} has shape {tuple(x.shape)}; its last dimension must not be 0."
+            )
     if key.shape[-2] != value.shape[-2]:
-        raise ValueError(f"attend(): key has length {key.shape[-2]}, value {value.shape[-2]}; they must match.")
+        raise ValueError(
+            f"attend(): key has length {key.shape[-2]}, value {value.shape[-2]}; they must match."
+        )
     if query.dim() == 2:
         return
     heads, key_heads, value_heads = query.shape[-3], key.shape[-3], value.shape[-3]
     if heads == 0 or key_heads == 0:
-        raise ValueError(f"attend(): query has {heads} heads and key {key_heads}; there must be at least one.")
+        raise ValueError(
+            f"attend(): query has {heads} heads and key {key_heads}; there must be at least one."
+        )
     if key_heads != value_heads:
         raise ValueError(f"attend(): key has {key_heads} heads, value {value_heads}; they must match.")
     if heads % key_heads:
-        raise ValueError(f"attend(): query has {heads} heads, key {key_heads}; the first must be a multiple of the second.")
+        raise ValueError(
+            f"attend(): query has {heads} heads, key {key_heads}; the first must be a multiple of the second."
+        )
     lead = [(name, tuple(x.shape[:-3])) for name, x in (("query", query), ("key", key), ("value", value))]
     for (name, shape), (other, against) in ((lead[1], lead[0]), (lead[2], lead[0]), (lead[2], lead[1])):
         if not _broadcast(shape, against):
             raise ValueError(
-                f"attend(): {name} has leading dimensions {shape}, {other} {against}; they must match or be 1."
+                f"attend(): {name} has leading dimensions {shape}, {other} {against}; "
+                f"they must match or be 1."
             )
 
 

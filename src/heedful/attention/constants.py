@@ -1,7 +1,8 @@
-"""What a unit of cost takes on a device: shipped defaults, or what `heedful calibrate` measured on this machine.
+"""What a unit of cost takes on a device: shipped defaults, or what `heedful calibrate` measured here.
 
-The time of a pass is modelled as   base + launches·a + flops·b + bytes·c   with (base, a, b, c) for each strategy and
-direction, because one strategy's multiply-adds (a large matrix product) are not another's (a gather along edges).
+The time of a pass is modelled as   base + launches·a + flops·b + bytes·c   with (base, a, b, c) for each
+strategy and direction, because one strategy's multiply-adds (a large matrix product) are not another's (a
+gather along edges).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Constants:
 
     device: str
     calibrated: bool
-    seconds: dict[str, dict[str, tuple[float, float, float, float]]]
+    seconds: dict[str, dict[str, tuple[float, ...]]]
     memory: float  # bytes a call may hold before the planner looks for another way
 
     def time(self, strategy: str, direction: str, cost: Cost, item: int) -> float:
@@ -86,7 +87,7 @@ def _memory(device: str) -> float:
         return 4 * 2.0**30
 
 
-def _table(seconds: dict) -> dict[str, dict[str, tuple[float, float, float, float]]]:
+def _table(seconds: dict) -> dict[str, dict[str, tuple[float, ...]]]:
     """The numbers of a calibration; a ValueError if some are missing or make no sense."""
     table = {}
     for strategy, directions in seconds.items():

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """One pass: arithmetic, traffic, the most memory held beyond inputs and output, and how many operations it launches.
+    """One pass: arithmetic, traffic, the most memory held beyond inputs and output, operations launched.
 
-    `flops` counts multiply-adds as two and a transcendental as `TRANSCENDENTAL`; `bytes` counts every read and write.
+    `flops` counts multiply-adds as two and a transcendental as `TRANSCENDENTAL`; `bytes` counts every read
+    and write.
     """
 
     flops: float

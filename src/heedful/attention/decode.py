@@ -1,7 +1,7 @@
 """Decoding: a few new tokens at a time, with everything that came before held in an explicit state.
 
-A kernel needs its running total alone (`ScanState`, of constant size, normaliser included); anything else keeps the
-keys and values (`CacheState`), of which only the last few when the pattern is a window.
+A kernel needs its running total alone (`ScanState`, of constant size, normaliser included); anything else
+keeps the keys and values (`CacheState`), of which only the last few when the pattern is a window.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..graphs import Graph
 from .check import check_call
 from .neighbors import Causal, Neighbors, as_neighbors
 from .operator import _SOFTMAX, attend
 from .position import Position
 from .similarity import Similarity
-from .strategies import STRATEGIES, CacheState, Call, ScanState
+from .strategies import CacheState, Call, Scan, ScanState
 from .strategies.cache import append
 
 _CAUSAL = Causal()
@@ -27,13 +28,13 @@ def step(
     state: ScanState | CacheState | None = None,
     *,
     similarity: Similarity = _SOFTMAX,
-    neighbors: Neighbors = _CAUSAL,
+    neighbors: Neighbors | Graph = _CAUSAL,
     position: Position | None = None,
 ) -> tuple[Tensor, ScanState | CacheState]:
     """The next tokens of a causal `attend`, and the state to pass next time; None starts a sequence.
 
-    Query, key and value hold the new tokens only, (..., heads, tokens, dim). Feeding a sequence in pieces of any
-    lengths gives what `attend` gives for the whole.
+    Query, key and value hold the new tokens only, (..., heads, tokens, dim). Feeding a sequence in pieces of
+    any lengths gives what `attend` gives for the whole.
 
     >>> import torch, heedful
     >>> q, k, v = torch.randn(3, 1, 6, 4)
@@ -48,12 +49,18 @@ def step(
     if query.dim() < 3:
         raise ValueError(f"step(): query has shape {tuple(query.shape)}; it takes (..., heads, tokens, dim).")
     if query.shape[-2] != key.shape[-2]:
-        raise ValueError(f"step(): {query.shape[-2]} queries for {key.shape[-2]} keys; pass the new tokens of each.")
+        raise ValueError(
+            f"step(): {query.shape[-2]} queries for {key.shape[-2]} keys; pass the new tokens of each."
+        )
     low, high = neighbors.facts(1 << 30, 1 << 30).interval or (-1, 0)
     if low < 0:
-        raise ValueError(f"step(): {neighbors} looks ahead or depends on more than i−j; use Causal(), or Causal() & Window(w).")
+        raise ValueError(
+            f"step(): {neighbors} looks ahead or depends on more than i−j; "
+            f"use Causal(), or Causal() & Window(w)."
+        )
     kernel = similarity.feature_count(query.shape[-1]) is not None
-    decays = position is None or position.rotates or (position.facts() is not None and position.facts().decay)
+    facts = None if position is None else position.facts()
+    decays = position is None or position.rotates or (facts is not None and facts.decay)
     start = state.length if state is not None else 0
     if position is not None and position.rotates:
         query, key = position.rotate(query, start), position.rotate(key, start)
@@ -63,10 +70,13 @@ def step(
             raise TypeError(f"step(): {similarity} carries a ScanState, got {type(state).__name__}.")
         return _step_scan(Call(query, key, value, similarity, neighbors, position), state)
     if state is not None and not isinstance(state, CacheState):
-        raise TypeError(f"step(): {similarity} with {neighbors} carries a CacheState, got {type(state).__name__}.")
+        raise TypeError(
+            f"step(): {similarity} with {neighbors} carries a CacheState, got {type(state).__name__}."
+        )
     state = append(state, key, value, high)
     out = attend(query, *state.heard, similarity=similarity, neighbors=neighbors, position=position)
-    if out.requires_grad:  # the backward pass will read these rows; with none to spare, the next step copies them
+    if out.requires_grad:
+        # The backward pass will read these rows; with none to spare, the next step copies them.
         state = CacheState(*state.heard, state.filled, state.length)
     return out, state
 
@@ -76,5 +86,5 @@ def _step_scan(call: Call, state: ScanState | None) -> tuple[Tensor, ScanState]:
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     call.query = call.query.to(wide)
     call.key, call.value = (x.to(wide).repeat_interleave(repeats, -3) for x in (call.key, call.value))
-    out, state = STRATEGIES["scan"].step(call, state)
+    out, state = Scan().step(call, state)
     return out.to(dtype), state

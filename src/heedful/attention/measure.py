@@ -19,7 +19,10 @@ def seconds(
     device: str = "cpu",
     summary: Callable[[list[float]], float] = median,
 ) -> float:
-    """The median time of a call (or another summary), after one to warm up, over at least `repeats` calls and `least` seconds."""
+    """The median time of a call (or another summary), over at least `repeats` calls and `least` seconds.
+
+    One call before them warms up.
+    """
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     function()
     wait()
@@ -42,7 +45,9 @@ def peak_memory(function: Callable[[], object], device: str = "cpu") -> float:
         function()
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() - before
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
         function()
     changes = [
         (event.start_ns(), event.nbytes())
@@ -68,7 +73,7 @@ def training_step(run: Callable[..., Tensor], tensors: list[Tensor]) -> Callable
 
 
 def measure_candidates(plan, strategy, query, key, value, run) -> dict[str, tuple[float, float]]:
-    """Time and peak memory of every candidate of a plan that can run, on the given tensors or random ones like them."""
+    """Time and peak memory of every candidate that can run, on the given tensors or random ones like them."""
     from .strategies import STRATEGIES, Strategy
 
     ways = dict(STRATEGIES)

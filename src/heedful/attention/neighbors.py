@@ -1,10 +1,10 @@
 """Who listens to whom: patterns over positions, composable with & and |, and graphs.
 
-Positions are those of the keys. When there are fewer queries than keys (or more) they align at the end: query i
-stands at position i + keys − queries. That is what decoding with a cache needs.
+Positions are those of the keys. When there are fewer queries than keys (or more) they align at the end: query
+i stands at position i + keys − queries. That is what decoding with a cache needs.
 
-A pattern says whether i heeds j (`allows`), can list its pairs (`pairs`), and declares facts: the interval of i−j
-that it is made of, if it is that simple, how far it reaches, how many pairs there are.
+A pattern says whether i heeds j (`allows`), can list its pairs (`pairs`), and declares facts: the interval of
+i−j that it is made of, if it is that simple, how far it reaches, how many pairs there are.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Tile:
     @property
     def i(self) -> Tensor:
         """Positions of the listeners, as a column."""
-        return torch.arange(self.rows[0], self.rows[1], device=self.device)[:, None] + (self.keys - self.queries)
+        return torch.arange(self.rows[0], self.rows[1], device=self.device)[:, None] + (
+            self.keys - self.queries
+        )
 
     @property
     def j(self) -> Tensor:
@@ -54,8 +56,8 @@ class Tile:
 class Neighbors(ABC):
     """Base of all patterns.
 
-    `signature` identifies a pattern by value (patterns made of tensors: by identity). `shape_key` is the part of it
-    that can change a plan; it holds no tensors, so remembering plans keeps nothing alive.
+    `signature` identifies a pattern by value (patterns made of tensors: by identity). `shape_key` is the part
+    of it that can change a plan; it holds no tensors, so remembering plans keeps nothing alive.
     """
 
     signature: tuple
@@ -75,11 +77,11 @@ class Neighbors(ABC):
     def pairs(self, queries: int, keys: int, device) -> tuple[Tensor, Tensor]:
         """All pairs as (listener position, speaker position)."""
 
-    def check(self, queries: int, keys: int, heads: int) -> None:
+    def check(self, queries: int, keys: int, heads: int) -> None:  # noqa: B027 (most patterns fit any)
         """Raise if the pattern does not fit these lengths."""
 
     def carried(self) -> list[tuple[str, Tensor, int]]:
-        """The tensors it is made of: name, tensor, and how many of the last dimensions are its own (pairs, edges)."""
+        """The tensors it is made of: name, tensor, how many last dimensions are its own (pairs, edges)."""
         return []
 
     def key_range(self, rows: tuple[int, int], queries: int, keys: int) -> tuple[int, int]:
@@ -96,7 +98,7 @@ class Neighbors(ABC):
         return int(max(0, min(high, keys - 1))), int(max(0, min(-low, queries - 1)))
 
     def mask(self, tile: Tile) -> Tensor | None:
-        """The tile's allowed pairs, (rows, columns) or with batch dimensions before; None when all of it is."""
+        """The tile's allowed pairs, (rows, columns) or with batch dimensions before; None when all are."""
         if self.facts(tile.queries, tile.keys).complete:
             return None
         return self.allows(tile.i, tile.j, tile.queries, tile.keys)
@@ -140,7 +142,7 @@ _GRAPHS_KEPT = 16
 
 
 class _Identity:
-    """Equal only where the wrapped object is the same one, and keeps it alive, so that its id cannot be taken by another."""
+    """Equal only where the wrapped object is the same one, and keeps it alive: no other can take its id."""
 
     def __init__(self, thing):
         self.thing = thing
@@ -196,7 +198,9 @@ class _Interval(Neighbors):
         count = (stop - start).clamp_min(0)
         listener = torch.repeat_interleave(i, count)
         before = torch.cumsum(count, 0) - count
-        speaker = torch.arange(listener.numel(), device=device) - torch.repeat_interleave(before - start, count)
+        speaker = torch.arange(listener.numel(), device=device) - torch.repeat_interleave(
+            before - start, count
+        )
         return listener, speaker
 
 
@@ -295,7 +299,9 @@ class Segments(Neighbors):
         if self._ends[-1] != keys:
             raise ValueError(f"{self}: the lengths add up to {self._ends[-1]}, but there are {keys} keys.")
         if queries > keys:
-            raise ValueError(f"{self}: {queries} queries for {keys} keys; the first queries would stand in no segment.")
+            raise ValueError(
+                f"{self}: {queries} queries for {keys} keys; the first queries would stand in no segment."
+            )
 
     def _segment(self, position: Tensor) -> Tensor:
         return torch.searchsorted(torch.tensor(self._ends, device=position.device), position, right=True)
@@ -323,7 +329,10 @@ class Segments(Neighbors):
         if rows[0] >= rows[1]:
             return (0, 0)
         ends = torch.tensor(self._ends)
-        first, last = (torch.searchsorted(ends, row + keys - queries, right=True).item() for row in (rows[0], rows[1] - 1))
+        first, last = (
+            torch.searchsorted(ends, row + keys - queries, right=True).item()
+            for row in (rows[0], rows[1] - 1)
+        )
         return (self._ends[first] - self.lengths[first], self._ends[last])
 
     def pairs(self, queries, keys, device):
@@ -333,7 +342,9 @@ class Segments(Neighbors):
         start = torch.tensor(self._ends, device=device)[segment] - count
         listener = torch.repeat_interleave(i, count)
         before = torch.cumsum(count, 0) - count
-        return listener, torch.arange(listener.numel(), device=device) - torch.repeat_interleave(before - start, count)
+        return listener, torch.arange(listener.numel(), device=device) - torch.repeat_interleave(
+            before - start, count
+        )
 
     def __repr__(self):
         if len(self.lengths) <= 4:
@@ -342,7 +353,9 @@ class Segments(Neighbors):
 
 
 class Global(Neighbors):
-    """Chosen positions hear everyone and are heard by everyone; nobody else is. Combine it: Window(64) | Global([0]).
+    """Chosen positions hear everyone and are heard by everyone; nobody else is.
+
+    Combine it: Window(64) | Global([0]).
 
     >>> from heedful import Global, Window
     >>> (Window(1) | Global([0])).facts(4, 4).pairs >= 14
@@ -350,7 +363,9 @@ class Global(Neighbors):
     """
 
     def __init__(self, indices: Sequence[int] | Tensor):
-        indices = sorted({index(place) for place in (indices.tolist() if isinstance(indices, Tensor) else indices)})
+        indices = sorted(
+            {index(place) for place in (indices.tolist() if isinstance(indices, Tensor) else indices)}
+        )
         if not indices or indices[0] < 0:
             raise ValueError(f"Global(indices={indices}): takes one or more positions, none negative.")
         self.indices = tuple(indices)
@@ -358,7 +373,9 @@ class Global(Neighbors):
 
     def check(self, queries, keys, heads):
         if self.indices[-1] >= keys:
-            raise ValueError(f"{self}: position {self.indices[-1]} is out of range for {keys} keys (0 to {keys - 1}).")
+            raise ValueError(
+                f"{self}: position {self.indices[-1]} is out of range for {keys} keys (0 to {keys - 1})."
+            )
 
     def _chosen(self, position: Tensor) -> Tensor:
         return (position[..., None] == torch.tensor(self.indices, device=position.device)).any(-1)
@@ -382,7 +399,11 @@ class Global(Neighbors):
         return i, j
 
     def __repr__(self):
-        return f"Global({list(self.indices)})" if len(self.indices) <= 4 else f"Global({len(self.indices)} positions)"
+        return (
+            f"Global({list(self.indices)})"
+            if len(self.indices) <= 4
+            else f"Global({len(self.indices)} positions)"
+        )
 
 
 class Mask(Neighbors):
@@ -397,8 +418,14 @@ class Mask(Neighbors):
 
     def __init__(self, allowed: Tensor):
         if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool or allowed.dim() < 2:
-            got = f"{allowed.dtype} of shape {tuple(allowed.shape)}" if isinstance(allowed, Tensor) else type(allowed).__name__
-            raise TypeError(f"Mask(allowed): takes a boolean tensor of shape (..., queries, keys), got {got}.")
+            got = (
+                f"{allowed.dtype} of shape {tuple(allowed.shape)}"
+                if isinstance(allowed, Tensor)
+                else type(allowed).__name__
+            )
+            raise TypeError(
+                f"Mask(allowed): takes a boolean tensor of shape (..., queries, keys), got {got}."
+            )
         self.allowed = allowed
         self.signature = ("Mask", _Identity(allowed))
 
@@ -407,9 +434,13 @@ class Mask(Neighbors):
         return ("Mask", tuple(self.allowed.shape))
 
     def check(self, queries, keys, heads):
-        for name, size, wanted in zip(("queries", "keys"), self.allowed.shape[-2:], (queries, keys), strict=True):
+        for name, size, wanted in zip(
+            ("queries", "keys"), self.allowed.shape[-2:], (queries, keys), strict=True
+        ):
             if size not in (1, wanted):
-                raise ValueError(f"Mask of shape {tuple(self.allowed.shape)}: {size} {name}, but the call has {wanted}.")
+                raise ValueError(
+                    f"Mask of shape {tuple(self.allowed.shape)}: {size} {name}, but the call has {wanted}."
+                )
 
     def carried(self):
         return [("Mask", self.allowed, 2)]
@@ -417,7 +448,8 @@ class Mask(Neighbors):
     def allows(self, i, j, queries, keys):
         allowed = self.allowed.expand(*self.allowed.shape[:-2], queries, keys)
         row = i - (keys - queries)
-        return allowed[row, j] if allowed.dim() == 2 else allowed[..., row, j]  # FlexAttention traces the first only
+        # FlexAttention traces the first only.
+        return allowed[row, j] if allowed.dim() == 2 else allowed[..., row, j]
 
     def mask(self, tile):
         allowed = self.allowed.expand(*self.allowed.shape[:-2], tile.queries, tile.keys)
@@ -447,7 +479,7 @@ def _remembered(graph: Graph, what: str, find):
 
 
 class Edges(Neighbors):
-    """A `Graph` seen as a pattern: what `attend(..., neighbors=graph)` and `graph & Causal()` turn it into."""
+    """A `Graph` as a pattern: what `attend(..., neighbors=graph)` and `graph & Causal()` turn it into."""
 
     def __init__(self, graph: Graph):
         self.edges = graph
@@ -461,8 +493,8 @@ class Edges(Neighbors):
     def check(self, queries, keys, heads):
         if (self.edges.targets, self.edges.sources) != (queries, keys):
             raise ValueError(
-                f"attend(): {self.edges} has {self.edges.targets} listeners and {self.edges.sources} speakers, "
-                f"but query has {queries} and key {keys} nodes."
+                f"attend(): {self.edges} has {self.edges.targets} listeners and {self.edges.sources} "
+                f"speakers, but query has {queries} and key {keys} nodes."
             )
 
     def carried(self):
@@ -471,17 +503,21 @@ class Edges(Neighbors):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        return tuple(name for name in ("weight", "bias", "key", "value") if getattr(self.edges, name) is not None)
+        return tuple(
+            name for name in ("weight", "bias", "key", "value") if getattr(self.edges, name) is not None
+        )
 
     @property
     def _codes(self) -> Tensor:
         """Every pair as one number, sorted."""
         graph = self.edges
-        return _remembered(graph, "codes", lambda: (graph.target * graph.sources + graph.source).sort().values)
+        return _remembered(
+            graph, "codes", lambda: (graph.target * graph.sources + graph.source).sort().values
+        )
 
     @property
     def repeated(self) -> bool:
-        """Whether some pair has several edges. Looked up only where a dense strategy could matter, else assumed."""
+        """Whether some pair has several edges: looked up where a dense strategy might run, else assumed."""
         graph = self.edges
         if graph.targets * graph.sources > 16 * graph.edges or traced():
             return True
@@ -491,7 +527,9 @@ class Edges(Neighbors):
         if self.edges.edges == 0 or traced():
             return (0, 0)
         offset = self.edges.target + (keys - queries) - self.edges.source
-        return _remembered(self.edges, "span", lambda: (max(0, int(offset.max())), max(0, -int(offset.min()))))
+        return _remembered(
+            self.edges, "span", lambda: (max(0, int(offset.max())), max(0, -int(offset.min())))
+        )
 
     def allows(self, i, j, queries, keys):
         wanted = (i - (keys - queries)) * self.edges.sources + j
@@ -558,7 +596,10 @@ class _Pair(Neighbors):
 
     def __repr__(self):
         # & binds tighter than |, so only an | inside an & needs parentheses.
-        sides = (f"({x})" if isinstance(x, Any) and isinstance(self, All) else str(x) for x in (self.left, self.right))
+        sides = (
+            f"({x})" if isinstance(x, Any) and isinstance(self, All) else str(x)
+            for x in (self.left, self.right)
+        )
         return f" {self.symbol} ".join(sides)
 
 
@@ -622,7 +663,9 @@ class All(_Pair):
         if not graphs:
             return super().list_edges(queries, keys, device)
         if len(graphs) == 2 and all(side.facts(queries, keys).attributes for side in graphs):
-            raise ValueError(f"{self}: both graphs carry edge attributes, and it is not clear whose should hold.")
+            raise ValueError(
+                f"{self}: both graphs carry edge attributes, and it is not clear whose should hold."
+            )
         # Filter edges rather than list pairs, so that attributes and repeated edges survive.
         base = max(graphs, key=lambda side: bool(side.facts(queries, keys).attributes))
         other = self.right if base is self.left else self.left

@@ -1,6 +1,6 @@
 """attend and explain: check the call, plan it, run it.
 
-    out_i = Σ_{j ∈ N(i)} sim(q_i, k_j; i−j) · v_j  /  Σ_{j ∈ N(i)} sim(q_i, k_j; i−j)
+out_i = Σ_{j ∈ N(i)} sim(q_i, k_j; i−j) · v_j  /  Σ_{j ∈ N(i)} sim(q_i, k_j; i−j)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def attend(
     value: Tensor,
     *,
     similarity: Similarity = _SOFTMAX,
-    neighbors: Neighbors = _EVERYONE,
+    neighbors: Neighbors | Graph = _EVERYONE,
     position: Position | None = None,
     dropout: float = 0.0,
     strategy: str | Strategy = "auto",
@@ -51,8 +51,8 @@ def attend(
     Returns:
         (..., heads, queries, value width). A listener without neighbours gets 0.
 
-    With unequal lengths the ends of queries and keys align. The result does not depend on the strategy, but for
-    rounding; `explain` with the same arguments tells which one runs and why.
+    With unequal lengths the ends of queries and keys align. The result does not depend on the strategy, but
+    for rounding; `explain` with the same arguments tells which one runs and why.
 
     >>> import torch, heedful
     >>> q, k, v = torch.randn(3, 2, 8, 100, 16)
@@ -77,9 +77,10 @@ def attend(
                 strategy=strategy,
                 exact=exact,
             )
+    if isinstance(neighbors, Graph):
+        neighbors = as_neighbors(neighbors)
+    seen: tuple | None
     try:
-        if isinstance(neighbors, Graph):
-            neighbors = as_neighbors(neighbors)
         seen = (
             query.shape,
             key.shape,
@@ -111,9 +112,11 @@ def attend(
         chosen = (strategy if isinstance(strategy, Strategy) else STRATEGIES[name], problem.neighbors)
         if len(_CHOSEN) > 8192:
             _CHOSEN.clear()
-        if position is None or not problem.neighbors.graph:  # how far edges reach is not in the key, and is checked
+        # How far edges reach is not in the key, and is checked.
+        if seen is not None and (position is None or not problem.neighbors.graph):
             _CHOSEN[seen] = chosen
-    elif position is not None and chosen[1].graph:  # graphs of one size may differ in how far their edges reach
+    elif position is not None and chosen[1].graph:
+        # Graphs of one size may differ in how far their edges reach.
         heads = query.shape[-3] if query.dim() > 2 else 1
         position.check(neighbors.span(query.shape[-2], key.shape[-2]), heads, query.shape[-1])
     return _run(chosen[0], query, key, value, similarity, neighbors, position, dropout, chosen[1])
@@ -129,7 +132,7 @@ def explain(
     value: Tensor,
     *,
     similarity: Similarity = _SOFTMAX,
-    neighbors: Neighbors = _EVERYONE,
+    neighbors: Neighbors | Graph = _EVERYONE,
     position: Position | None = None,
     dropout: float = 0.0,
     strategy: str | Strategy = "auto",
@@ -139,8 +142,8 @@ def explain(
 ) -> Plan:
     """The plan `attend` would follow: the chosen strategy, every other with its cost or the reason why not.
 
-    Takes what `attend` takes. Tensors may be on the meta device: only their shapes matter, and `device` says where
-    they would be. `analyze=True` also runs every strategy that can and adds its time and peak memory.
+    Takes what `attend` takes. Tensors may be on the meta device: only their shapes matter, and `device` says
+    where they would be. `analyze=True` also runs every strategy that can and adds its time and peak memory.
 
     >>> import torch, heedful
     >>> q = torch.empty(1, 8, 65536, 16, device="meta")
@@ -150,7 +153,9 @@ def explain(
     neighbors = as_neighbors(neighbors)
     problem = _problem(query, key, value, similarity, neighbors, position, dropout, exact)
     if problem is None:
-        raise ValueError("explain(): there are no queries, keys or batch entries, so there is nothing to plan.")
+        raise ValueError(
+            "explain(): there are no queries, keys or batch entries, so there is nothing to plan."
+        )
     if device is not None or problem.device == "meta":
         problem = problem.replace(device=device or "cpu")
     plan = make_plan(problem, strategy)
@@ -164,7 +169,9 @@ def explain(
     return with_measurements(plan, measure_candidates(plan, strategy, query, key, value, run))
 
 
-def _problem(query, key, value, similarity, neighbors, position, dropout, exact, transform="") -> Problem | None:
+def _problem(
+    query, key, value, similarity, neighbors, position, dropout, exact, transform=""
+) -> Problem | None:
     """Check a call and state its facts; None when there is nobody to speak or to listen."""
     check_call(query, key, value, similarity, neighbors, position)
     check_dropout(dropout)
@@ -172,7 +179,7 @@ def _problem(query, key, value, similarity, neighbors, position, dropout, exact,
     size = index if transform == "compile" else int
     queries, keys = query.shape[-2], key.shape[-2]
     if transform == "compile":
-        # Plans for compiled code are made for the next power of two, so that a new length seldom means a new trace.
+        # Plans for compiled code are made for the next power of two: a new length seldom means a new trace.
         queries, keys = (_bucket(queries),) * 2 if queries == keys else (_bucket(queries), _bucket(keys))
     batch = 1
     for extent in lead:
@@ -237,7 +244,9 @@ def _attend_compiled(query, key, value, similarity, neighbors, position, dropout
     if isinstance(strategy, Strategy):
         way = strategy
     else:
-        problem = _problem(query, key, value, similarity, neighbors, position, dropout, exact, transform="compile")
+        problem = _problem(
+            query, key, value, similarity, neighbors, position, dropout, exact, transform="compile"
+        )
         if problem is None:
             return _nobody(query, key, value)
         way = STRATEGIES[_chosen_name(strategy, *problem.flat())]
@@ -250,7 +259,7 @@ def _chosen_name(strategy: str, *flat) -> str:
 
 
 def _bucket(length: int) -> int:
-    """The next power of two, found by comparisons, which a symbolic length answers with a range instead of a value."""
+    """The next power of two, by comparisons, which a symbolic length answers with a range, not a value."""
     bucket = 1
     while bucket < length:
         bucket *= 2

@@ -1,4 +1,4 @@
-"""The planner: which strategy, why not the others, and what each would cost. `print(plan)` is the explanation."""
+"""The planner: which strategy, why not the others, what each would cost. `print(plan)` is the explanation."""
 
 from __future__ import annotations
 
@@ -55,17 +55,25 @@ class Plan:
         return {candidate.name: candidate.reason for candidate in self.candidates if candidate.reason}
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The table: strategy, time, FLOPs, traffic, memory, then measured time and memory, or the reason why not."""
+        """The table: strategy, time, FLOPs, traffic, memory, measured time and memory, or why not."""
         analyzed = any(candidate.measured is not None for candidate in self.candidates)
         heading = ["strategy", "estimate", "FLOPs", "traffic", "memory"] + ["measured", "peak"] * analyzed
         rows = [tuple(heading)]
         for candidate in self.candidates:
             name = ("→ " if candidate.name == self.strategy else "  ") + candidate.name
-            if candidate.reason:
-                rows.append((name, candidate.reason))
+            cost = candidate.forward
+            if candidate.reason or cost is None:
+                rows.append((name, candidate.reason or "–"))
                 continue
-            cost = candidate.forward if candidate.backward is None else candidate.forward + candidate.backward
-            row = [name, show_seconds(candidate.seconds), show_count(cost.flops), show_bytes(cost.bytes), show_bytes(cost.memory)]
+            if candidate.backward is not None:
+                cost = cost + candidate.backward
+            row = [
+                name,
+                show_seconds(candidate.seconds),
+                show_count(cost.flops),
+                show_bytes(cost.bytes),
+                show_bytes(cost.memory),
+            ]
             if analyzed:
                 row += [show_seconds(candidate.measured), show_bytes(candidate.measured_memory)]
             rows.append(tuple(row))
@@ -77,7 +85,8 @@ class Plan:
         widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
         name_width = max(len(row[0]) for row in rows)
         lines = str(self.problem).splitlines()
-        lines.append(f"on {self.device}, {'calibrated' if self.calibrated else 'default constants (run: heedful calibrate)'}")
+        origin = "calibrated" if self.calibrated else "default constants (run: heedful calibrate)"
+        lines.append(f"on {self.device}, {origin}")
         lines.append("")
         for row in rows:
             if len(row) == 2:
@@ -92,7 +101,9 @@ class Plan:
     def _repr_html_(self) -> str:
         heading, *rows = self.rows()
         columns = len(heading)
-        cells = "".join(f"<th style='text-align:{'left' if not n else 'right'}'>{c}</th>" for n, c in enumerate(heading))
+        cells = "".join(
+            f"<th style='text-align:{'left' if not n else 'right'}'>{c}</th>" for n, c in enumerate(heading)
+        )
         body = []
         for row in rows:
             chosen = row[0].startswith("→")
@@ -144,7 +155,9 @@ def make_plan(problem: Problem, strategy: str | Strategy = "auto") -> Plan:
     if isinstance(strategy, Strategy):
         return _make_plan(problem, strategy, torch.get_num_threads())
     if not isinstance(strategy, str) or (strategy != "auto" and strategy not in STRATEGIES):
-        raise ValueError(f"attend(): strategy={strategy!r} is unknown; takes 'auto' or one of {', '.join(STRATEGIES)}.")
+        raise ValueError(
+            f"attend(): strategy={strategy!r} is unknown; takes 'auto' or one of {', '.join(STRATEGIES)}."
+        )
     return _make_plan(problem, strategy, torch.get_num_threads())
 
 
@@ -166,7 +179,10 @@ def _make_plan(problem: Problem, strategy: str | Strategy, threads: int) -> Plan
     else:
         reason = next(candidate.reason for candidate in candidates if candidate.name == strategy)
         if reason:
-            raise ValueError(f"attend(): strategy={strategy!r} refuses: {reason}. These would do: {', '.join(able) or 'none'}.")
+            raise ValueError(
+                f"attend(): strategy={strategy!r} refuses: {reason}. "
+                f"These would do: {', '.join(able) or 'none'}."
+            )
         chosen = strategy
     return Plan(problem, chosen, tuple(candidates), device.device, device.calibrated)
 
@@ -199,7 +215,9 @@ _FORGET: list = []  # callers that keep chosen strategies of their own
 
 def with_measurements(plan: Plan, measured: dict[str, tuple[float, float]]) -> Plan:
     candidates = tuple(
-        replace(c, measured=measured[c.name][0], measured_memory=measured[c.name][1]) if c.name in measured else c
+        replace(c, measured=measured[c.name][0], measured_memory=measured[c.name][1])
+        if c.name in measured
+        else c
         for c in plan.candidates
     )
     return replace(plan, candidates=candidates)

@@ -1,8 +1,8 @@
 """What distance does to a score.
 
-`Relative`, `Alibi` and `T5Buckets` add p_{i−j} to the log-score (for kernels: multiply sim by exp p_{i−j}). All of
-them come down to one table over the offsets that occur, `table(...)`, through which gradients reach their
-parameters. `Rotary` turns queries and keys instead, before they are compared.
+`Relative`, `Alibi` and `T5Buckets` add p_{i−j} to the log-score (for kernels: multiply sim by exp p_{i−j}).
+All of them come down to one table over the offsets that occur, `table(...)`, through which gradients reach
+their parameters. `Rotary` turns queries and keys instead, before they are compared.
 """
 
 from __future__ import annotations
@@ -35,6 +35,14 @@ class Position:
         """p over all offsets, (heads or 1, queries + keys − 1): entry (queries − 1) + (i − j)."""
         raise NotImplementedError
 
+    def rates(self, heads: int, like: Tensor) -> Tensor:
+        """The slope of each head, (heads or 1,), for positions that decay."""
+        raise NotImplementedError
+
+    def rotate(self, x: Tensor, start: int) -> Tensor:
+        """x (..., length, dim) turned, its first row at position `start`, for positions that rotate."""
+        raise NotImplementedError
+
 
 def _offsets(queries: int, keys: int, device) -> Tensor:
     return torch.arange(1 - queries, keys, device=device)
@@ -53,7 +61,9 @@ def _check_numbers(what: str, table: Tensor) -> None:
         bad = torch.isnan(table) | (table == math.inf)
         if bool(bad.any()):
             where = tuple(bad.nonzero()[0].tolist())
-            raise ValueError(f"{what} is {table[where].item()} at {list(where)}; entries are finite, or −inf to silence.")
+            raise ValueError(
+                f"{what} is {table[where].item()} at {list(where)}; entries are finite, or −inf to silence."
+            )
 
 
 class Relative(Position):
@@ -88,9 +98,9 @@ class Relative(Position):
             _check_heads("Relative(table)", self.entries.shape[0], heads)
         if not self.clamp and max(reach) > self.limit:
             raise ValueError(
-                f"Relative(table): {2 * self.limit + 1} entries reach distance {self.limit}, but distances up to "
-                f"{max(reach)} occur. Give {2 * max(reach) + 1} entries, pass clamp=True, or narrow neighbors to "
-                f"Window({max(1, self.limit)})."
+                f"Relative(table): {2 * self.limit + 1} entries reach distance {self.limit}, but distances "
+                f"up to {max(reach)} occur. Give {2 * max(reach) + 1} entries, pass clamp=True, or narrow "
+                f"neighbors to Window({max(1, self.limit)})."
             )
 
     def table(self, queries, keys, heads, like):
@@ -115,11 +125,16 @@ class Alibi(Position):
         if isinstance(slopes, Tensor):
             _check_numbers("Alibi(slopes)", slopes)
             if slopes.dim() > 1:
-                raise ValueError(f"Alibi(slopes): got shape {tuple(slopes.shape)}; takes one number, or one a head.")
+                raise ValueError(
+                    f"Alibi(slopes): got shape {tuple(slopes.shape)}; takes one number, or one a head."
+                )
         elif slopes is not None and not math.isfinite(slopes):
             raise ValueError(f"Alibi(slopes={slopes}): must be finite.")
         self.slopes = slopes
-        self.signature = ("Alibi", ("tensor", tuple(slopes.shape), slopes.requires_grad) if isinstance(slopes, Tensor) else slopes)
+        self.signature = (
+            "Alibi",
+            ("tensor", tuple(slopes.shape), slopes.requires_grad) if isinstance(slopes, Tensor) else slopes,
+        )
 
     def facts(self):
         return PositionFacts(repr(self), decay=True, learned=self._learned())
@@ -142,10 +157,10 @@ class Alibi(Position):
 
 
 class T5Buckets(Position):
-    """Adds table[bucket(i − j)]: near distances have a bucket each, far ones share buckets that widen logarithmically.
+    """Adds table[bucket(i − j)]: near distances have a bucket each, far ones share ones that widen like log.
 
-    `table` has one entry a bucket, optionally one row a head. `bidirectional=False` gives all buckets to the past
-    (use it with `Causal()`); distances of `max_distance` and more share the last one.
+    `table` has one entry a bucket, optionally one row a head. `bidirectional=False` gives all buckets to the
+    past (use it with `Causal()`); distances of `max_distance` and more share the last one.
 
     >>> import torch, heedful
     >>> heedful.T5Buckets(torch.zeros(32)).bucket(torch.tensor([0, 1, 7, 20, 500, -1]))
@@ -155,12 +170,14 @@ class T5Buckets(Position):
     def __init__(self, table: Tensor, *, bidirectional: bool = True, max_distance: int = 128):
         _check_numbers("T5Buckets(table)", table)
         if table.dim() not in (1, 2):
-            raise ValueError(f"T5Buckets(table): got shape {tuple(table.shape)}; takes (buckets,) or (heads, buckets).")
+            raise ValueError(
+                f"T5Buckets(table): got shape {tuple(table.shape)}; takes (buckets,) or (heads, buckets)."
+            )
         buckets = table.shape[-1] // (2 if bidirectional else 1)
         if buckets < 2 or max_distance <= buckets // 2:
             raise ValueError(
-                f"T5Buckets: {table.shape[-1]} buckets with max_distance={max_distance}; needs at least 2 buckets a "
-                f"direction and max_distance above {buckets // 2}."
+                f"T5Buckets: {table.shape[-1]} buckets with max_distance={max_distance}; needs at least 2 "
+                f"buckets a direction and max_distance above {buckets // 2}."
             )
         self.entries, self.bidirectional, self.max_distance = table, bidirectional, max_distance
         self.signature = ("T5Buckets", tuple(table.shape), bidirectional, max_distance, table.requires_grad)
@@ -193,10 +210,10 @@ class T5Buckets(Position):
 
 
 class Rotary(Position):
-    """Turns each pair of coordinates of q_i by i·θ and of k_j by j·θ, so that q·k depends on i − j (θ_m = base^(−2m/d)).
+    """Turns coordinate pair m of q_i by i·θ_m, of k_j by j·θ_m, θ_m = base^(−2m/d): q·k depends on i − j.
 
-    `interleaved` pairs neighbours (0,1), (2,3) …; otherwise the first half pairs with the second. `dims` turns only the
-    first so many coordinates.
+    `interleaved` pairs neighbours (0,1), (2,3) …; otherwise the first half pairs with the second. `dims`
+    turns only the first so many coordinates.
 
     >>> import torch, heedful
     >>> x = torch.randn(1, 7, 4)
@@ -220,7 +237,9 @@ class Rotary(Position):
     def check(self, reach, heads, dim):
         turned = self.dims or dim
         if turned % 2 or turned > dim:
-            raise ValueError(f"{self}: turns pairs of coordinates, but query and key have {dim}; use an even number.")
+            raise ValueError(
+                f"{self}: turns pairs of coordinates, but query and key have {dim}; use an even number."
+            )
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
         """x of shape (..., length, dim), its first row at position `start`."""
@@ -248,7 +267,7 @@ class Rotary(Position):
 def toeplitz_block(table: Tensor, rows: tuple[int, int], columns: tuple[int, int], keys: int) -> Tensor:
     """The block p_{i−j} of a table over all offsets, (..., rows, columns), without an index a pair.
 
-    Row r, column s holds entry r + keys − 1 − s: neighbouring rows are the same run of the table shifted by one.
+    Row r, column s holds entry r + keys − 1 − s: each row is its neighbour's run of the table shifted by one.
     """
     if torch.compiler.is_compiling():  # unfolding would fix the lengths; a compiler need not store the index
         i = torch.arange(rows[0], rows[1], device=table.device)[:, None]

@@ -1,19 +1,21 @@
 """What the planner knows about a call: shapes and declared facts, no tensors.
 
-A `Problem` is plain data. It hashes (plans are cached by it), serialises, and can be built for shapes nobody has
-allocated. Strategies read nothing else when they say whether they accept a problem and what it would cost.
+A `Problem` is plain data. It hashes (plans are cached by it), serialises, and can be built for shapes nobody
+has allocated. Strategies read nothing else when they say whether they accept it and what it would cost.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf
+from typing import Any
 
 
 @dataclass(frozen=True)
 class SimilarityFacts:
     name: str
-    kind: str  # which inner loop evaluates one pair: dot, power, additive, additive_v2, uniform, features, function, argmax
+    # Which loop evaluates a pair: dot, power, additive, additive_v2, uniform, features, function or argmax.
+    kind: str
     log_form: bool = True  # the score is a logarithm, so softmax-style subtraction of the maximum applies
     features: int | None = None  # size of an exact feature map, if there is one
     positive: bool = True
@@ -24,7 +26,8 @@ class SimilarityFacts:
 class NeighborFacts:
     name: str
     pairs: float  # how many (listener, speaker) pairs, exactly or from above
-    interval: tuple[float, float] | None = (-inf, inf)  # i heeds j exactly when low ≤ i−j ≤ high; None: not of that form
+    # i heeds j exactly when low ≤ i−j ≤ high; None: not of that form.
+    interval: tuple[float, float] | None = (-inf, inf)
     reach: tuple[float, float] = (-inf, inf)  # no pair lies outside low ≤ i−j ≤ high
     block: float = inf  # no listener hears more than this many consecutive keys
     complete: bool = True
@@ -78,7 +81,7 @@ class Problem:
 
     @property
     def band(self) -> tuple[int, int]:
-        """The reach of the neighbours cut to the offsets that occur, i−j ∈ [−right, left], as (left, right)."""
+        """The neighbours' reach cut to the offsets that occur, i−j ∈ [−right, left], as (left, right)."""
         low, high = self.neighbors.reach
         return int(min(high, self.keys - 1)), int(min(-low, self.queries - 1))
 
@@ -94,7 +97,8 @@ class Problem:
         text = f"{self.similarity.name} · {self.neighbors.name}"
         if self.position:
             text += f" · {self.position.name}"
-        text += f"\n{self.batch} × {heads} heads × {shape} long × {self.dim}→{self.value_dim} wide, {self.dtype}, {self.device}"
+        text += f"\n{self.batch} × {heads} heads × {shape} long × {self.dim}→{self.value_dim} wide"
+        text += f", {self.dtype}, {self.device}"
         extras = [word for word, on in (("training", self.gradient), ("dropout", self.dropout)) if on]
         extras += [] if self.exact else ["approximations admitted"]
         return text + "".join(f", {word}" for word in extras)
@@ -106,8 +110,9 @@ class Problem:
     def from_dict(cls, data: dict) -> Problem:
         data = dict(data)
         data["similarity"] = SimilarityFacts(**data["similarity"])
-        neighbors = {
-            name: tuple(entry) if isinstance(entry, list) else entry for name, entry in data["neighbors"].items()
+        neighbors: dict[str, Any] = {
+            name: tuple(entry) if isinstance(entry, list) else entry
+            for name, entry in data["neighbors"].items()
         }
         data["neighbors"] = NeighborFacts(**neighbors)
         data["position"] = PositionFacts(**data["position"]) if data.get("position") else None
@@ -116,7 +121,8 @@ class Problem:
     def replace(self, **changes) -> Problem:
         return replace(self, **changes)
 
-    # torch.compile can run the planner at trace time only on flat constants: these two take a problem apart and back.
+    # torch.compile can run the planner at trace time only on flat constants: `flat` takes a problem apart,
+    # `from_flat` puts it together.
 
     def flat(self) -> tuple:
         position = self.position
@@ -133,7 +139,11 @@ class Problem:
     def from_flat(cls, values: tuple) -> Problem:
         values, similarity = _take(values, _SIMILARITY)
         values, neighbors = _take(values, _NEIGHBORS)
-        low, high, exact_interval = neighbors.pop("interval_low"), neighbors.pop("interval_high"), neighbors.pop("has_interval")
+        low, high, exact_interval = (
+            neighbors.pop("interval_low"),
+            neighbors.pop("interval_high"),
+            neighbors.pop("has_interval"),
+        )
         neighbors["interval"] = (low, high) if exact_interval else None
         neighbors["reach"] = (neighbors.pop("reach_low"), neighbors.pop("reach_high"))
         neighbors["attributes"] = tuple(part for part in neighbors["attributes"].split(",") if part)
@@ -149,7 +159,9 @@ class Problem:
 
 _SIMILARITY = tuple(field.name for field in fields(SimilarityFacts))
 _POSITION = tuple(field.name for field in fields(PositionFacts))
-_PLAIN = tuple(field.name for field in fields(Problem) if field.name not in ("similarity", "neighbors", "position"))
+_PLAIN = tuple(
+    field.name for field in fields(Problem) if field.name not in ("similarity", "neighbors", "position")
+)
 _NEIGHBORS = ("name", "pairs", "block", "complete", "graph", "repeated", "listed", "attributes") + (
     "interval_low",
     "interval_high",

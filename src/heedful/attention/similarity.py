@@ -1,7 +1,7 @@
-"""How alike a listener's query and a speaker's key are: sim(q_i, k_j), and the facts the planner may use about it.
+"""How alike a listener's query and a speaker's key are: sim(q_i, k_j), and what the planner may know of it.
 
-A similarity with a *log form* returns log sim from `scores` (so the largest score can be subtracted before the
-exponential); a *kernel* returns sim itself, and may have a finite feature map, sim(q, k) = φ(q)·φ(k).
+A similarity with a *log form* returns log sim from `scores` (so the largest score can be subtracted before
+the exponential); a *kernel* returns sim itself, and may have a finite feature map, sim(q, k) = φ(q)·φ(k).
 `prepare` is applied once to whole tensors: it folds scales in and rescales kernels to where float32 neither
 overflows nor vanishes. That is free: the output is a weighted mean, so a factor common to a row cancels.
 """
@@ -22,14 +22,14 @@ from .transforms import constant_to_compiler, lasting
 
 
 def per_head(parameter, ndim: int = 3):
-    """View a number, a scalar tensor or a per-head vector so that it broadcasts against (..., heads, length, dim)."""
+    """A number, scalar tensor or per-head vector, viewed to broadcast against (..., heads, length, dim)."""
     if isinstance(parameter, Tensor) and parameter.dim() == 1:
         return parameter.view(-1, *[1] * (ndim - 1))
     return parameter
 
 
 def _signature(parameter) -> object:
-    """What of a parameter can change a plan: its value if it is a number, its shape and gradient if it is a tensor."""
+    """What of a parameter can change a plan: a number's value, a tensor's shape and wish for a gradient."""
     if isinstance(parameter, Tensor):
         return ("tensor", tuple(parameter.shape), parameter.requires_grad)
     return parameter
@@ -63,6 +63,10 @@ class Similarity:
     def feature_count(self, dim: int) -> int | None:
         return None
 
+    def resolved(self, dim: int) -> float | Tensor:
+        """β of exp(β q·k), for those of kind "dot"."""
+        raise NotImplementedError
+
     def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         return query, key
 
@@ -75,7 +79,7 @@ class Similarity:
         raise NotImplementedError
 
     def weigh(self, scores: Tensor, bias: Tensor | None, allowed: Tensor | None) -> Tensor:
-        """Unnormalised weights sim·exp(bias), zero where not allowed, each row times whatever keeps it in range."""
+        """Unnormalised weights sim·exp(bias), zero where not allowed, each row scaled to stay in range."""
         if self.log_form:
             logits = scores if bias is None else scores + bias
             if allowed is not None:
@@ -92,7 +96,7 @@ class Similarity:
 
 
 def _row_top(logits: Tensor) -> Tensor:
-    """The largest entry of each row, 0 for a row that has none: what to subtract before exp. A constant to autograd."""
+    """The largest entry of each row, or 0 if it has none: subtracted before exp. A constant to autograd."""
     if logits.shape[-1] == 0:
         return logits.new_zeros(logits.shape[:-1] + (1,))
     top = logits.detach().amax(-1, keepdim=True)
@@ -110,8 +114,8 @@ class _Dot(Similarity):
 class Softmax(_Dot):
     r"""sim(q, k) = exp(scale · q·k), with scale 1/√d unless given.
 
-    `scale` is the inverse temperature β of the textbooks. It may be a number, a tensor, or a tensor with one entry
-    a head, and gets a gradient if it wants one.
+    `scale` is the inverse temperature β of the textbooks. It may be a number, a tensor, or a tensor with one
+    entry a head, and gets a gradient if it wants one.
 
     >>> import torch, heedful
     >>> q, k, v = torch.randn(3, 2, 5, 4)
@@ -124,11 +128,17 @@ class Softmax(_Dot):
 
     def __init__(self, scale: float | Tensor | None = None):
         if isinstance(scale, (int, float)) and not math.isfinite(scale):
-            raise ValueError(f"Softmax(scale={scale}): scale must be finite; for the limit scale → ∞ use Argmax().")
+            raise ValueError(
+                f"Softmax(scale={scale}): scale must be finite; for the limit scale → ∞ use Argmax()."
+            )
         if not isinstance(scale, (int, float, Tensor, type(None))):
-            raise TypeError(f"Softmax(scale={scale!r}): takes a number, or a tensor with one entry or one a head.")
+            raise TypeError(
+                f"Softmax(scale={scale!r}): takes a number, or a tensor with one entry or one a head."
+            )
         if isinstance(scale, Tensor) and scale.dim() > 1:
-            raise ValueError(f"Softmax(scale=…): got shape {tuple(scale.shape)}; give a scalar, or one entry a head.")
+            raise ValueError(
+                f"Softmax(scale=…): got shape {tuple(scale.shape)}; give a scalar, or one entry a head."
+            )
         self.scale = scale
         super().__init__(_signature(scale))
 
@@ -139,7 +149,8 @@ class Softmax(_Dot):
         super().check(query_dim, key_dim, heads)
         if isinstance(self.scale, Tensor) and self.scale.dim() == 1 and self.scale.numel() not in (1, heads):
             raise ValueError(
-                f"Softmax(scale=…): got {self.scale.numel()} entries for {heads} heads; give a scalar or one a head."
+                f"Softmax(scale=…): got {self.scale.numel()} entries for {heads} heads; "
+                f"give a scalar or one a head."
             )
 
     def prepare(self, query, key):
@@ -220,7 +231,7 @@ class Polynomial(Similarity):
         return query / _size(query)
 
     def append_root(self, x: Tensor, sign: bool = False) -> Tensor:
-        """[x, √c], so that q·k + c is one dot product; a negative constant keeps its sign on the key's side."""
+        """[x, √c], so that q·k + c is one dot product; a negative c keeps its sign on the key's side."""
         if self.constant == 0:
             return x
         root = math.sqrt(abs(self.constant)) * (math.copysign(1.0, self.constant) if sign else 1.0)
@@ -251,13 +262,13 @@ class Polynomial(Similarity):
 
 
 def _size(x: Tensor) -> Tensor:
-    """The length of each row rounded up to a power of two (so that dividing by it is exact); 1 for a zero row."""
+    """The length of each row rounded up to a power of two (dividing by it is exact); 1 for a zero row."""
     length = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True)
     return torch.where(length > 0, torch.exp2(torch.ceil(torch.log2(length))), torch.ones_like(length))
 
 
 def _monomials(x: Tensor, degree: int) -> tuple[Tensor, Tensor]:
-    """The distinct monomials of a degree, (degree, features) factors of each, and how often each occurs in (Σx)^degree."""
+    """The distinct monomials of a degree: their factors, (degree, features), and counts in (Σx)^degree."""
     factors, counts = _monomial_table(x.shape[-1], degree, str(x.device))
     return factors, counts.to(x.dtype)
 
@@ -271,7 +282,8 @@ def _monomial_table(width: int, degree: int, device: str) -> tuple[Tensor, Tenso
 def _monomial_tensors(width: int, degree: int, device: str) -> tuple[Tensor, Tensor]:
     combos = list(itertools.combinations_with_replacement(range(width), degree))
     counts = [
-        math.factorial(degree) / math.prod(math.factorial(combo.count(x)) for x in set(combo)) for combo in combos
+        math.factorial(degree) / math.prod(math.factorial(combo.count(x)) for x in set(combo))
+        for combo in combos
     ]
     with lasting():
         factors = torch.tensor(combos, device=device).view(-1, degree).T.contiguous()
@@ -287,7 +299,7 @@ def _products(x: Tensor, factors: Tensor) -> Tensor:
 
 
 class FeatureMap(Similarity):
-    """sim(q, k) = φ(q)·φ(k) for any φ from (..., d) to (..., features), an `nn.Module` with parameters included.
+    """sim(q, k) = φ(q)·φ(k) for any φ from (..., d) to (..., features), be it an `nn.Module` with parameters.
 
     >>> import torch, heedful
     >>> q, k, v = torch.randn(3, 1, 6, 2)
@@ -351,7 +363,8 @@ class EluKernel(FeatureMap):
 
     >>> import torch, heedful
     >>> x = torch.empty(1, 8, 4096, 64, device="meta")
-    >>> heedful.explain(x, x, x, similarity=heedful.EluKernel(), neighbors=heedful.Causal()).problem.similarity.features
+    >>> plan = heedful.explain(x, x, x, similarity=heedful.EluKernel(), neighbors=heedful.Causal())
+    >>> plan.problem.similarity.features
     64
     """
 
@@ -369,8 +382,8 @@ class EluKernel(FeatureMap):
 class RandomFeatures(FeatureMap):
     r"""A random kernel whose mean over draws is exp(scale · q·k) (positive random features, Performer).
 
-    φ_c(x) = exp(w_c·x − |x|²/2) with w_c Gaussian, in orthogonal blocks unless `orthogonal=False`. Evaluated exactly
-    as the kernel it is; it *approximates* `Softmax`, with an error that falls like 1/√features.
+    φ_c(x) = exp(w_c·x − |x|²/2) with w_c Gaussian, in orthogonal blocks unless `orthogonal=False`. Evaluated
+    exactly as the kernel it is; it *approximates* `Softmax`, with an error that falls like 1/√features.
 
     >>> import torch, heedful
     >>> x = torch.linspace(-1, 1, 12).view(1, 6, 2)
@@ -379,7 +392,11 @@ class RandomFeatures(FeatureMap):
     True
     """
 
-    def __init__(self, features: int = 256, *, scale: float | None = None, seed: int = 0, orthogonal: bool = True):
+    size: int
+
+    def __init__(
+        self, features: int = 256, *, scale: float | None = None, seed: int = 0, orthogonal: bool = True
+    ):
         if features < 1:
             raise ValueError(f"RandomFeatures(features={features}): must be 1 or more.")
         super().__init__(self._unused, size=features, positive=True)
@@ -393,12 +410,14 @@ class RandomFeatures(FeatureMap):
         root = math.sqrt(query.shape[-1] ** -0.5 if self.scale is None else self.scale)
         return query * root, key * root
 
-    # Keys carry exp(−|k − w|²/2), which never exceeds 1; the missing exp(|w|²/2) goes to the queries, where the
-    # largest exponent of a row can be subtracted because it cancels in the weighted mean.
+    # Keys carry exp(−|k − w|²/2), which never exceeds 1; the missing exp(|w|²/2) goes to the queries, where
+    # the largest exponent of a row can be subtracted because it cancels in the weighted mean.
 
     def key_features(self, key):
         directions = self._directions(key)
-        return torch.exp(key @ directions.mT - key.square().sum(-1, keepdim=True) / 2 - directions.square().sum(-1) / 2)
+        return torch.exp(
+            key @ directions.mT - key.square().sum(-1, keepdim=True) / 2 - directions.square().sum(-1) / 2
+        )
 
     def query_features(self, query):
         directions = self._directions(query)
@@ -421,22 +440,26 @@ def _directions(count: int, dim: int, seed: int, orthogonal: bool) -> Tensor:
 def _random_directions(count: int, dim: int, seed: int, orthogonal: bool) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     blocks = []
-    with lasting(), torch._C._DisableFuncTorch():  # vmap forbids drawing, but this is the same for all its entries
+    # vmap forbids drawing, but this is the same for all its entries.
+    with lasting(), torch._C._DisableFuncTorch():
         for _ in range(-(-count // dim)):
             block = torch.randn(dim, dim, generator=generator, dtype=torch.float64)
             if orthogonal:
-                lengths = torch.randn(dim, dim, generator=generator, dtype=torch.float64).norm(dim=1, keepdim=True)
+                lengths = torch.randn(dim, dim, generator=generator, dtype=torch.float64).norm(
+                    dim=1, keepdim=True
+                )
                 rotation, triangle = torch.linalg.qr(block)
-                # With these signs the rotation is uniformly distributed; as LAPACK leaves them it is not, and φ is biased.
+                # With these signs the rotation is uniformly distributed; as LAPACK leaves them it is not,
+                # and φ is biased.
                 block = rotation * triangle.diagonal().sign() * lengths
             blocks.append(block)
         return torch.cat(blocks)[:count]
 
 
 class Additive(Similarity):
-    r"""sim = exp(leaky(q_i + k_j)) for scalar q and k (GAT); with `weight` a, exp(a·leaky(q_i + k_j)) (GATv2).
+    r"""sim = exp(leaky(q_i + k_j)) for scalar q, k (GAT); with `weight` a, exp(a·leaky(q_i + k_j)) (GATv2).
 
-    The query belongs to the listener i, the key to the speaker j. `weight` has one row a head, or one for all.
+    The query belongs to the listener i, the key to the speaker j. `weight` has one row a head, or one row.
 
     >>> import torch, heedful
     >>> graph = heedful.Graph.from_edges([0, 1, 2], [1, 2, 0], nodes=3)
@@ -459,9 +482,12 @@ class Additive(Similarity):
     def check(self, query_dim, key_dim, heads):
         wanted = 1 if self.weight is None else self.weight.shape[-1]
         if query_dim != wanted or key_dim != wanted:
+            advice = "."
+            if self.weight is None:
+                advice = ": project them to one score a node, or pass weight= (GATv2)."
             raise ValueError(
-                f"attend(): query has {query_dim} features and key has {key_dim}; {self} takes {wanted} of each"
-                + ("." if self.weight is not None else ": project them to one score a node, or pass weight= (GATv2).")
+                f"attend(): query has {query_dim} features and key has {key_dim}; "
+                f"{self} takes {wanted} of each{advice}"
             )
         if self.weight is not None and self.weight.dim() == 2 and self.weight.shape[0] not in (1, heads):
             raise ValueError(f"Additive(weight=…): got {self.weight.shape[0]} rows for {heads} heads.")
@@ -470,18 +496,21 @@ class Additive(Similarity):
         if self.weight is None:
             return F.leaky_relu(query + key.mT, self.slope)
         hidden = F.leaky_relu(query[..., :, None, :] + key[..., None, :, :], self.slope)
-        return (hidden * self._rows(4).to(hidden.dtype)).sum(-1)
+        return (hidden * _per_head_rows(self.weight, 4).to(hidden.dtype)).sum(-1)
 
     def pairs(self, query, key):
         hidden = F.leaky_relu(query + key, self.slope)
-        return hidden.squeeze(-1) if self.weight is None else (hidden * self._rows(3).to(hidden.dtype)).sum(-1)
-
-    def _rows(self, ndim: int) -> Tensor:
-        weight = self.weight
-        return weight if weight.dim() == 1 else weight.view(weight.shape[0], *[1] * (ndim - 2), weight.shape[1])
+        if self.weight is None:
+            return hidden.squeeze(-1)
+        return (hidden * _per_head_rows(self.weight, 3).to(hidden.dtype)).sum(-1)
 
     def __repr__(self):
         return f"Additive(slope={self.slope:g}{', weight' if self.weight is not None else ''})"
+
+
+def _per_head_rows(weight: Tensor, ndim: int) -> Tensor:
+    """Rows (heads, dim) viewed to broadcast against `ndim` dimensions, (heads, …, dim); one row as it is."""
+    return weight if weight.dim() == 1 else weight.view(weight.shape[0], *[1] * (ndim - 2), weight.shape[1])
 
 
 class Uniform(Similarity):
@@ -517,7 +546,7 @@ class Uniform(Similarity):
 
 
 class ScoreFunction(Similarity):
-    """sim = exp(fn(query, key)): the escape hatch, for any fn from (..., N, d) and (..., M, d) to (..., N, M) scores.
+    """sim = exp(fn(query, key)), fn from (..., N, d) and (..., M, d) to (..., N, M) scores: the escape hatch.
 
     The planner cannot look inside, so it runs tiled. `fn` sees blocks of queries and keys, never positions.
 
@@ -544,8 +573,8 @@ class ScoreFunction(Similarity):
         scores = self.fn(query, key)
         if tuple(scores.shape[-2:]) != (query.shape[-2], key.shape[-2]):
             raise ValueError(
-                f"{self}: fn returned shape {tuple(scores.shape)} for {query.shape[-2]} queries and {key.shape[-2]} "
-                f"keys; it takes (..., N, d) and (..., M, d) to scores (..., N, M)."
+                f"{self}: fn returned shape {tuple(scores.shape)} for {query.shape[-2]} queries and "
+                f"{key.shape[-2]} keys; it takes (..., N, d) and (..., M, d) to scores (..., N, M)."
             )
         return scores
 

@@ -1,14 +1,17 @@
-"""Who else is looking at this call: torch.compile, torch.func, forward-mode AD. And recomputing what they allow."""
+"""Who else looks at a call: torch.compile, torch.func, forward-mode AD. And recomputing what they allow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
+
+_Function = TypeVar("_Function", bound=Callable)
 
 
 @contextmanager
@@ -31,21 +34,22 @@ def traced() -> bool:
     return torch.compiler.is_compiling() or functorch_active()
 
 
-def constant_to_compiler(function: Callable) -> Callable:
+def constant_to_compiler(function: _Function) -> _Function:
     """Mark a function that torch.compile is to call once, while tracing, and to take at its word.
 
-    This is `torch.compiler.assume_constant_result` without what importing it costs: all of torch's compiler, a second.
+    This is `torch.compiler.assume_constant_result` without what importing it costs: all of torch's compiler,
+    a second.
     """
-    function._dynamo_marked_constant = True
+    vars(function)["_dynamo_marked_constant"] = True
     return function
 
 
 def recompute(function: Callable, *tensors: Tensor, hidden: bool = False):
-    """function(*tensors), keeping only the inputs for the backward pass: what is inside is computed again there.
+    """function(*tensors), keeping only the inputs: what is inside is computed again in the backward pass.
 
-    `hidden` says that the function also depends on tensors that are not arguments (the parameters of a user's feature
-    map); torch's own checkpoint finds those, at four times the overhead. Function transforms cannot see through
-    either, so under them everything is kept.
+    `hidden` says that the function also depends on tensors that are not arguments (the parameters of a user's
+    feature map); torch's own checkpoint finds those, at four times the overhead. Function transforms cannot
+    see through either, so under them everything is kept.
     """
     if torch.compiler.is_compiling():
         return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)

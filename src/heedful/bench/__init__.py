@@ -1,5 +1,6 @@
-"""Benchmarks: ratios measured in one run, never timed tests. `heedful bench` runs them, `make bench` keeps the JSON.
+"""Benchmarks: ratios measured in one run, never timed tests.
 
+`heedful bench` runs them, `make bench` keeps the JSON.
 They live in the package so that anyone who installed heedful can measure it. Rivals (PyTorch Geometric) are
 optional: a row whose rival is not installed says so.
 """
@@ -40,7 +41,14 @@ class Benchmark:
         found = import_module(f".{self.module}", __name__).run(quick=quick, device=device)
         rows, verdict, reached = found
         return Result(
-            self.name, self.title, rows, verdict, reached, machine(), time.strftime("%Y-%m-%d"), {"quick": quick, "device": device}
+            self.name,
+            self.title,
+            rows,
+            verdict,
+            reached,
+            machine(),
+            time.strftime("%Y-%m-%d"),
+            {"quick": quick, "device": device},
         )
 
 
@@ -77,7 +85,9 @@ def machine() -> str:
     return f"{where}; Python {platform.python_version()}, torch {torch.__version__}"
 
 
-def interleaved(calls: dict[str, Callable[[], object]], *, rounds: int = 7, warm: int = 2) -> dict[str, float]:
+def interleaved(
+    calls: dict[str, Callable[[], object]], *, rounds: int = 7, warm: int = 2
+) -> dict[str, float]:
     """Median seconds of each call, taken in turns so that a noisy moment hits all alike."""
     from statistics import median
 

@@ -1,4 +1,4 @@
-"""GAT, forward and backward, Linear included: attend(Additive) over a Graph beside PyG's GATConv, eager and compiled."""
+"""A GAT step, Linear included: attend(Additive) over a Graph beside PyG's GATConv, eager and compiled."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def run(*, quick: bool, device: str):
     eager, compiled = taken["PyG eager"] / taken["heedful"], taken["PyG compiled"] / taken["heedful"]
     lighter = memory["PyG eager"] / memory["heedful"]
     verdict = (
-        f"{eager:.1f}× PyG eager (goal 12), {compiled:.1f}× compiled (goal 5), 1/{lighter:.0f} of its memory (goal 1/15); "
-        f"largest difference {difference:.1e}"
+        f"{eager:.1f}× PyG eager (goal 12), {compiled:.1f}× compiled (goal 5), "
+        f"1/{lighter:.0f} of its memory (goal 1/15); largest difference {difference:.1e}"
     )
     return rows, verdict, eager >= 12 and compiled >= 5 and lighter >= 15
 

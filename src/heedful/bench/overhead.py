@@ -43,7 +43,7 @@ def run(*, quick: bool, device: str):
         )
     most = max(row["overhead µs"] for row in rows[:3])
     verdict = (
-        f"a call costs {rows[0]['overhead µs']:.0f} µs more than bare, {most:.0f} µs at most (goal 30); a training step, "
-        f"backward included, {rows[3]['overhead µs']:.0f} µs"
+        f"a call costs {rows[0]['overhead µs']:.0f} µs more than bare, {most:.0f} µs at most (goal 30); "
+        f"a training step, backward included, {rows[3]['overhead µs']:.0f} µs"
     )
     return rows, verdict, most <= 30

@@ -1,4 +1,4 @@
-"""(q·k + 1)²: what auto takes beside writing out all pairs, and whether the planner changes over where it should."""
+"""(q·k + 1)²: auto beside writing out all pairs, and whether the planner changes over where it should."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def run(*, quick: bool, device: str):
     q, k, v = torch.randn(3, 1, length, dim, device=device)
     with torch.no_grad():
         taken = interleaved(
-            {"auto": lambda: attend(q, k, v, similarity=similarity), "all pairs": lambda: dense(q, k, v)}, rounds=5, warm=1
+            {"auto": lambda: attend(q, k, v, similarity=similarity), "all pairs": lambda: dense(q, k, v)},
+            rounds=5,
+            warm=1,
         )
         difference = (attend(q, k, v, similarity=similarity) - dense(q, k, v)).abs().max().item()
         lengths = [1 << power for power in range(4, 12)]
@@ -30,7 +32,7 @@ def run(*, quick: bool, device: str):
             part = [x[..., :n, :].contiguous() for x in (q, k, v)]
             times = interleaved(
                 {
-                    name: lambda name=name: attend(*part, similarity=similarity, strategy=name)
+                    name: lambda name=name, part=part: attend(*part, similarity=similarity, strategy=name)
                     for name in ("reference", "tiled", "factored")
                 },
                 rounds=25,
@@ -47,10 +49,11 @@ def run(*, quick: bool, device: str):
     planned = next((n for n, _, _, chosen in curve if chosen == "factored"), None)
     ratio = taken["all pairs"] / taken["auto"]
     apart = max(planned / measured, measured / planned) if planned and measured else float("inf")
-    # The planner is asked at powers of two, so its change-over is known to lie between the last refusal and `planned`.
+    # The planner is asked at powers of two: its change-over lies between the last refusal and `planned`.
     verdict = (
-        f"{ratio:.0f}× all pairs at {length:,} (goal 20); factoring wins from {measured:.0f} on, the planner takes it "
-        f"from {planned} on (goal within 2×, is {apart:.1f}×); largest difference {difference:.1e}"
+        f"{ratio:.0f}× all pairs at {length:,} (goal 20); factoring wins from {measured:.0f} on, "
+        f"the planner takes it from {planned} on (goal within 2×, is {apart:.1f}×); "
+        f"largest difference {difference:.1e}"
     )
     return rows, verdict, ratio >= 20 and apart <= 2
 
@@ -59,7 +62,9 @@ def _crossing(lengths: list[int], ratios: list[float]) -> float | None:
     """Where a rising curve of ratios passes 1, interpolated in logarithms."""
     from math import exp, log
 
-    for (n, r), (m, s) in zip(zip(lengths, ratios, strict=True), list(zip(lengths, ratios, strict=True))[1:], strict=False):
+    for (n, r), (m, s) in zip(
+        zip(lengths, ratios, strict=True), list(zip(lengths, ratios, strict=True))[1:], strict=False
+    ):
         if r < 1 <= s:
             return exp(log(n) + (log(m) - log(n)) * (0 - log(r)) / (log(s) - log(r)))
     return float(lengths[0]) if ratios and ratios[0] >= 1 else None

@@ -1,4 +1,4 @@
-"""GCN's step, forward and backward: Graph.propagate beside PyG's GCNConv on an edge list, and torch.sparse CSR."""
+"""A GCN step, forward and backward: Graph.propagate beside PyG's GCNConv on edges, and torch.sparse CSR."""
 
 from __future__ import annotations
 
@@ -43,22 +43,28 @@ def run(*, quick: bool, device: str):
             rival.lin.weight.copy_(linear.weight)
             difference = (rival(x, index, weight) - graph.propagate(linear(x))).abs().max().item()
         parameters_rival = [x, rival.lin.weight]
-        calls["PyG GCNConv"] = lambda: torch.autograd.grad(rival(x, index, weight), parameters_rival, gradient)
+        calls["PyG GCNConv"] = lambda: torch.autograd.grad(
+            rival(x, index, weight), parameters_rival, gradient
+        )
     rounds = 5 if quick else 21
     taken = interleaved(calls, rounds=rounds)
     alone_taken = interleaved(alone, rounds=rounds)
     rows = [
-        {"what": name, "ms": 1e3 * seconds, "times heedful": seconds / taken["heedful"]} for name, seconds in taken.items()
+        {"what": name, "ms": 1e3 * seconds, "times heedful": seconds / taken["heedful"]}
+        for name, seconds in taken.items()
     ]
     base = alone_taken["heedful, product alone"]
-    rows += [{"what": name, "ms": 1e3 * seconds, "times heedful": seconds / base} for name, seconds in alone_taken.items()]
+    rows += [
+        {"what": name, "ms": 1e3 * seconds, "times heedful": seconds / base}
+        for name, seconds in alone_taken.items()
+    ]
     sparse = taken["torch.sparse CSR"] / taken["heedful"]
     sparse_alone = alone_taken["torch.sparse CSR, product alone"] / base
     if GCNConv is None:
         return rows, f"{sparse:.2f}× torch.sparse; PyTorch Geometric is not installed.", None
     pyg = taken["PyG GCNConv"] / taken["heedful"]
     verdict = (
-        f"{pyg:.1f}× PyG's GCNConv (goal 10), {sparse:.2f}× torch.sparse for a step and {sparse_alone:.2f}× for the "
-        f"product alone (goal 1); largest difference {difference:.1e}"
+        f"{pyg:.1f}× PyG's GCNConv (goal 10), {sparse:.2f}× torch.sparse for a step and "
+        f"{sparse_alone:.2f}× for the product alone (goal 1); largest difference {difference:.1e}"
     )
     return rows, verdict, pyg >= 10 and sparse >= 1 and sparse_alone >= 1

@@ -37,9 +37,19 @@ SIZES = [(1, 96, 32), (4, 256, 16), (2, 1024, 64), (8, 768, 32), (2, 3072, 32)] 
 def run(*, quick: bool, device: str):
     sizes = SIZES[:2] if quick else SIZES
     rows = []
-    for training, (similarity, neighbors, position), (heads, length, dim) in itertools.product((False, True), PAIRINGS, sizes):
+    for training, (similarity, neighbors, position), (heads, length, dim) in itertools.product(
+        (False, True), PAIRINGS, sizes
+    ):
         problem_of = example(
-            similarity, neighbors, position, heads=heads, length=length, dim=dim, training=training, device=device, seed=1
+            similarity,
+            neighbors,
+            position,
+            heads=heads,
+            length=length,
+            dim=dim,
+            training=training,
+            device=device,
+            seed=1,
         )
         plan = make_plan(problem_of.problem.replace(exact=True))
         taken: dict[str, float] = {}
@@ -61,7 +71,8 @@ def run(*, quick: bool, device: str):
         fastest = min(taken, key=taken.get)
         rows.append(
             {
-                "problem": f"{similarity} {neighbors} {position} {heads}×{length}×{dim}{' training' if training else ''}",
+                "problem": f"{similarity} {neighbors} {position} {heads}×{length}×{dim}"
+                + " training" * training,
                 "planned": plan.strategy,
                 "fastest": fastest,
                 "regret": taken[plan.strategy] / taken[fastest],
@@ -72,7 +83,8 @@ def run(*, quick: bool, device: str):
     good = sum(row["regret"] <= 1.15 for row in rows) / len(rows)
     worst = max(rows, key=lambda row: row["regret"])
     verdict = (
-        f"within 1.15× of the fastest in {100 * good:.0f} % of {len(rows)} problems (goal 90 % of 100 or more); "
-        f"worst {worst['regret']:.2f}× ({worst['problem']}: {worst['planned']}, not {worst['fastest']})"
+        f"within 1.15× of the fastest in {100 * good:.0f} % of {len(rows)} problems "
+        f"(goal 90 % of 100 or more); worst {worst['regret']:.2f}× "
+        f"({worst['problem']}: {worst['planned']}, not {worst['fastest']})"
     )
     return rows, verdict, good >= 0.9 and len(rows) >= 100

@@ -20,8 +20,12 @@ def run(*, quick: bool, device: str):
         tensors = draw(nodes)
         with torch.no_grad():
             forward = seconds(lambda: attend(*tensors, similarity=similarity, strategy="sorted"))  # noqa: B023
-        step = seconds(training_step(lambda *t: attend(*t, similarity=similarity, strategy="sorted"), tensors))
-        rows.append({"nodes": nodes, "heads × dim": "8 × 8", "forward s": forward, "forward and backward s": step})
+        step = seconds(
+            training_step(lambda *t: attend(*t, similarity=similarity, strategy="sorted"), tensors)
+        )
+        rows.append(
+            {"nodes": nodes, "heads × dim": "8 × 8", "forward s": forward, "forward and backward s": step}
+        )
     small = draw(2_000, heads=2)
     with torch.no_grad():
         exact = attend(*[x.double() for x in small], similarity=similarity, strategy="reference")
@@ -29,7 +33,8 @@ def run(*, quick: bool, device: str):
     error = ((fast - exact).norm() / exact.norm()).item()
     last = rows[-1]
     verdict = (
-        f"{last['nodes']:,} nodes in {last['forward s']:.2f} s forward, {last['forward and backward s']:.2f} s with backward "
-        f"(goal: under 1 s); relative error against the reference at 2,000 nodes {error:.1e}"
+        f"{last['nodes']:,} nodes in {last['forward s']:.2f} s forward, "
+        f"{last['forward and backward s']:.2f} s with backward (goal: under 1 s); "
+        f"relative error against the reference at 2,000 nodes {error:.1e}"
     )
     return rows, verdict, last["forward s"] < 1 and error < 1e-5

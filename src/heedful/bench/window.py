@@ -36,14 +36,16 @@ def run(*, quick: bool, device: str):
         return attend(q, k, v, neighbors=neighbors)
 
     with torch.no_grad():
-        forward = interleaved({"auto": lambda: windowed(*tensors), "dense": lambda: masked(*tensors)}, rounds=5, warm=1)
+        forward = interleaved(
+            {"auto": lambda: windowed(*tensors), "dense": lambda: masked(*tensors)}, rounds=5, warm=1
+        )
     step = interleaved(
         {"auto": training_step(windowed, tensors), "dense": training_step(masked, tensors)}, rounds=3, warm=1
     )
     ratios = forward["dense"] / forward["auto"], step["dense"] / step["auto"]
     rows.append({"length": length, "dense ÷ auto, forward": ratios[0], "dense ÷ auto, step": ratios[1]})
     verdict = (
-        f"memory grows like length^{slope:.2f} (goal 1); {ratios[0]:.1f}× a dense mask at {length:,} forward, "
-        f"{ratios[1]:.1f}× with backward (goal 10)"
+        f"memory grows like length^{slope:.2f} (goal 1); "
+        f"{ratios[0]:.1f}× a dense mask at {length:,} forward, {ratios[1]:.1f}× with backward (goal 10)"
     )
     return rows, verdict, slope < 1.1 and min(ratios) >= 10

@@ -1,11 +1,12 @@
 """`Lanes`: vectors inside Numba kernels, so that short inner loops run on whole registers.
 
-A graph's inner loops are short (8 heads, 8 features). LLVM's loop vectoriser wants long ones, and its straight-line
-vectoriser gives up because two NumPy arguments might overlap; measured on one core, a GAT forward pass in plain loops took
-17 to 60 ms where explicit vectors take 6. `Lanes` is an LLVM vector with the arithmetic written on it, so what the source says
-is what the machine does.
+A graph's inner loops are short (8 heads, 8 features). LLVM's loop vectoriser wants long ones, and its
+straight-line vectoriser gives up because two NumPy arguments might overlap; measured on one core, a GAT
+forward pass in plain loops took 17 to 60 ms where explicit vectors take 6. `Lanes` is an LLVM vector with the
+arithmetic written on it, so what the source says is what the machine does.
 
-Numba's cache notices changes only in the file a kernel stands in: after editing this one, delete `__pycache__`.
+Numba's cache notices changes only in the file a kernel stands in: after editing this one, delete
+`__pycache__`.
 """
 
 from __future__ import annotations

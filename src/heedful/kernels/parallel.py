@@ -1,12 +1,13 @@
 """Run a compiled row kernel over all rows of a CSR matrix, on as many threads as torch was given.
 
-The kernels are serial and release the GIL; threads come from here. That keeps them re-entrant (two user threads
-may call at once), safe after a fork, obedient to `torch.set_num_threads`, and quick to compile. Every row is
-summed by one thread in one order, so results do not depend on how many threads there are.
+The kernels are serial and release the GIL; threads come from here. That keeps them re-entrant (two user
+threads may call at once), safe after a fork, obedient to `torch.set_num_threads`, and quick to compile. Every
+row is summed by one thread in one order, so results do not depend on how many threads there are.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,12 +29,12 @@ os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def split_rows(rowptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
-    """Cut the rows into at most `parts` runs that hold about equally many edges (and rows, where edges are few)."""
+    """Cut the rows into at most `parts` runs of about equally many edges (and rows, where edges are few)."""
     rows = len(rowptr) - 1
     load = np.asarray(rowptr, dtype=np.int64) + np.arange(rows + 1)  # an empty row still costs a write
     cuts = np.searchsorted(load, np.linspace(0, load[-1], parts + 1)[1:-1])
     bounds = [0, *cuts.tolist(), rows]
-    return [(a, b) for a, b in zip(bounds, bounds[1:], strict=False) if b > a]
+    return [(a, b) for a, b in itertools.pairwise(bounds) if b > a]
 
 
 def over_rows(kernel: Callable, rowptr: np.ndarray, *arguments, work: int) -> None:

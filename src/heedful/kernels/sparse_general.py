@@ -1,4 +1,4 @@
-"""Every kind and every edge extra for any shape, compiled once; what small graphs and very wide rows run on."""
+"""Every kind and every edge extra for any shape, compiled once; small graphs and very wide rows run on it."""
 
 from __future__ import annotations
 

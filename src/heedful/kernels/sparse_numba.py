@@ -1,8 +1,8 @@
 """The CPU loops of sparse attention, compiled by Numba when `sparse.py` first needs them.
 
-Everything is one serial pass over a run of rows (or columns), so one row is always summed by one thread in one order.
-Three families: plain GAT (`sparse_additive`), anything compiled for its shape (`sparse_shaped`), anything at all
-(`sparse_general`).
+Everything is one serial pass over a run of rows (or columns), so one row is always summed by one thread in
+one order. Three families: plain GAT (`sparse_additive`), anything compiled for its shape (`sparse_shaped`),
+anything at all (`sparse_general`).
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""The two operators behind sparse attention, forward and backward, as torch sees them, and which loops run where."""
+"""The operators behind sparse attention, forward and backward, as torch sees them; which loops run where."""
 
 from __future__ import annotations
 

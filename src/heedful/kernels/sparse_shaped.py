@@ -1,4 +1,4 @@
-"""Every kind and every edge extra, compiled for given numbers of heads and features; worth it on large graphs."""
+"""Every kind and edge extra, compiled for given numbers of heads and features; worth it on large graphs."""
 
 from __future__ import annotations
 

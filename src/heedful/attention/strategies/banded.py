@@ -1,4 +1,4 @@
-"""Windows by blocks: a block of queries meets only the keys within reach of it, all blocks in one batched product.
+"""Windows by blocks: a block of queries meets only the keys within its reach, all in one batched product.
 
 O(N·w) time and memory for any pattern that reaches no farther than w, whatever the similarity and position.
 """
@@ -16,7 +16,7 @@ from .tiled import SCORES_AT_ONCE
 
 
 def block_length(left: int, right: int) -> int:
-    """Queries a block: long enough for the products to be efficient, short enough not to waste the band's corners."""
+    """Queries a block: enough for efficient products, few enough not to waste the band's corners."""
     return min(256, max(16, (left + right + 1) // 2))
 
 
@@ -39,7 +39,14 @@ class Banded(Strategy):
         pairs = problem.rows * -(-problem.queries // block) * block * (block + left + right)
         passes = 7 + 2 * (problem.position is not None)
         groups = -(-pairs // SCORES_AT_ONCE)
-        copied = 2 * problem.rows * problem.queries * (problem.dim + problem.value_dim) * (block + left + right) / block
+        copied = (
+            2
+            * problem.rows
+            * problem.queries
+            * (problem.dim + problem.value_dim)
+            * (block + left + right)
+            / block
+        )
         wide = 1 + problem.dim if problem.similarity.kind == "additive_v2" else 1
         return Cost(
             pairs * pair_flops(problem),
@@ -64,7 +71,7 @@ class Banded(Strategy):
         return torch.cat(parts, -2)
 
     def _bias(self, call, block, left, right):
-        """p_{i−j} inside any block, (heads or 1, block, block + left + right): it does not depend on which."""
+        """p_{i−j} inside a block, (heads or 1, block, block + left + right): it does not depend on which."""
         table = call.table()
         if table is None:
             return None
@@ -79,18 +86,35 @@ class Banded(Strategy):
         count = -(-(stop - start) // block)
         first = start + call.keys - call.queries - left  # position of the first key the group can hear
         width = block + left + right
-        columns = (max(0, min(first, call.keys)), max(0, min(first + count * block + left + right, call.keys)))
+        columns = (
+            max(0, min(first, call.keys)),
+            max(0, min(first + count * block + left + right, call.keys)),
+        )
         before, after = columns[0] - first, first + count * block + left + right - columns[1]
 
         def group(q, k, v, *p):
             # Blocks go before heads, so that whatever has one entry a head broadcasts as everywhere else.
-            q = F.pad(q, (0, 0, 0, count * block - (stop - start))).unflatten(-2, (count, block)).transpose(-4, -3)
-            k, v = (F.pad(x, (0, 0, before, after)).unfold(-2, width, block).mT.transpose(-4, -3) for x in (k, v))
-            i = (start + call.keys - call.queries + torch.arange(count * block, device=q.device)).view(count, 1, block, 1)
-            j = (first + block * torch.arange(count, device=q.device)[:, None] + torch.arange(width, device=q.device))
+            q = (
+                F.pad(q, (0, 0, 0, count * block - (stop - start)))
+                .unflatten(-2, (count, block))
+                .transpose(-4, -3)
+            )
+            k, v = (
+                F.pad(x, (0, 0, before, after)).unfold(-2, width, block).mT.transpose(-4, -3) for x in (k, v)
+            )
+            i = (start + call.keys - call.queries + torch.arange(count * block, device=q.device)).view(
+                count, 1, block, 1
+            )
+            j = (
+                first
+                + block * torch.arange(count, device=q.device)[:, None]
+                + torch.arange(width, device=q.device)
+            )
             j = j[:, None, None, :]
             inside = j.clamp(0, call.keys - 1)
-            allowed = call.neighbors.allows(i.clamp_max(call.keys - 1), inside, call.queries, call.keys) & (j == inside)
+            allowed = call.neighbors.allows(i.clamp_max(call.keys - 1), inside, call.queries, call.keys) & (
+                j == inside
+            )
             weights = call.similarity.weigh(call.similarity.scores(q, k), p[0] if p else None, allowed)
             normalizer = weights.sum(-1, keepdim=True)  # (..., blocks, H, block, 1)
             if call.dropout:

@@ -17,7 +17,7 @@ from ..similarity import Similarity
 
 @dataclass
 class Call:
-    """One call of attend() after checking: query (..., H, N, d), key (..., H', M, d), value (..., H', M, e)."""
+    """A call of attend() after checking: query (..., H, N, d), key (..., H', M, d), value (..., H', M, e)."""
 
     query: Tensor
     key: Tensor
@@ -56,8 +56,11 @@ class Call:
 
         Which ones depends on the pair (on a graph: the edge) alone, not on the strategy.
         """
+        assert self.seed is not None, "a call with dropout has a seed"
         lead = self.query.shape[:-2]
-        head = torch.arange(lead.numel(), device=weights.device).view(*lead, *[1] * (weights.dim() - len(lead)))
+        head = torch.arange(lead.numel(), device=weights.device).view(
+            *lead, *[1] * (weights.dim() - len(lead))
+        )
         keep = keep_mask(self.seed, head, listener * self.keys + speaker, self.dropout)
         return weights * keep / (1 - self.dropout)
 
@@ -92,7 +95,9 @@ class Strategy:
         if not self.groups and call.key.shape[-3] != call.heads:
             repeats = call.heads // call.key.shape[-3]
             call = replace(
-                call, key=call.key.repeat_interleave(repeats, -3), value=call.value.repeat_interleave(repeats, -3)
+                call,
+                key=call.key.repeat_interleave(repeats, -3),
+                value=call.value.repeat_interleave(repeats, -3),
             )
         out = self.run(call)
         return out if out.dtype == dtype else out.to(dtype)
@@ -117,7 +122,9 @@ def divide_ones(totals: Tensor) -> Tensor:
     return divide(totals[..., :-1], totals[..., -1:])
 
 
-def attend_block(call: Call, query: Tensor, key: Tensor, value: Tensor, tile: Tile, table: Tensor | None) -> Tensor:
+def attend_block(
+    call: Call, query: Tensor, key: Tensor, value: Tensor, tile: Tile, table: Tensor | None
+) -> Tensor:
     """The defining formula on one tile that holds all neighbours of its rows; query and key are prepared."""
     from ..position import toeplitz_block
 

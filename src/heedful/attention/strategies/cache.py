@@ -12,8 +12,8 @@ from torch import Tensor
 class CacheState:
     """Keys and values heard so far, (..., H', capacity, d): the first `filled` rows are in use.
 
-    `length` counts all tokens, those a window has forgotten too. Appending writes into spare rows, so a state can be
-    continued once: step from the newest one.
+    `length` counts all tokens, those a window has forgotten too. Appending writes into spare rows, so a state
+    can be continued once: step from the newest one.
     """
 
     key: Tensor
@@ -34,16 +34,19 @@ def append(state: CacheState | None, key: Tensor, value: Tensor, back: float = f
     keep = state.filled if back == float("inf") else min(state.filled, int(back))
     old = slice(state.filled - keep, state.filled)
     if torch.is_grad_enabled() and any(x.requires_grad for x in (key, value, state.key, state.value)):
-        grown = [torch.cat([x[..., old, :], y], -2) for x, y in ((state.key, key), (state.value, value))]
-        return CacheState(*grown, keep + new, state.length + new)
+        key, value = (torch.cat([x[..., old, :], y], -2) for x, y in ((state.key, key), (state.value, value)))
+        return CacheState(key, value, keep + new, state.length + new)
     filled = state.filled
     if filled + new > state.key.shape[-2]:  # twice what is needed, so that growing is cheap on average
-        grown = []
-        for x in (state.key, state.value):
-            room = x.new_empty(x.shape[:-2] + (2 * (keep + new), x.shape[-1]))
-            room[..., :keep, :] = x[..., old, :]
-            grown.append(room)
-        state, filled = CacheState(*grown, keep, state.length), keep
+        rows, filled = 2 * (keep + new), keep
+        state = CacheState(_moved(state.key, old, rows), _moved(state.value, old, rows), keep, state.length)
     state.key[..., filled : filled + new, :] = key
     state.value[..., filled : filled + new, :] = value
     return CacheState(state.key, state.value, filled + new, state.length + new)
+
+
+def _moved(x: Tensor, old: slice, rows: int) -> Tensor:
+    """A tensor with room for so many `rows`, the `old` ones of x first."""
+    room = x.new_empty(x.shape[:-2] + (rows, x.shape[-1]))
+    room[..., : old.stop - old.start, :] = x[..., old, :]
+    return room

@@ -1,6 +1,6 @@
 """φ(q)·(Σ_j φ(k_j) v_jᵀ): a kernel summed over everyone by associativity, in O(N·features).
 
-φ is expanded a chunk at a time and dropped again, in the backward pass too; the features of all N are never stored.
+φ is expanded a chunk at a time and dropped again, in the backward pass too; all N rows are never stored.
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ class Flex(Strategy):
             return score + table[head if table.shape[0] > 1 else 0, q_index + keys - 1 - k_index]
 
         complete = neighbors.facts(queries, keys).complete
-        block_mask = None if complete else create_block_mask(mask_mod, None, None, queries, keys, device=query.device)
+        block_mask = (
+            None if complete else create_block_mask(mask_mod, None, None, queries, keys, device=query.device)
+        )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*flex_attention called without torch.compile.*")
             out = _flex(query.device.type)(

@@ -1,8 +1,9 @@
-"""torch's scaled_dot_product_attention: softmax over everyone, causal, or any pattern written out as a mask."""
+"""torch's scaled_dot_product_attention: softmax over everyone, causal, or any pattern as a mask."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,6 @@ from ..position import toeplitz_block
 from ..transforms import forward_mode_active, functorch_active
 from .base import Call, Strategy, no_pairs
 from .cache import CacheState, append
-
 
 _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
@@ -61,7 +61,7 @@ class Fused(Strategy):
             query, key, value = (x.reshape(-1, *x.shape[-3:]) for x in (query, key, value))
             if mask is not None and mask.dim() > 3:
                 mask = mask.expand(*lead, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
-        if width != query.shape[-1]:  # … and equal widths; zeros change neither the scores nor the columns kept
+        if width != query.shape[-1]:  # … and equal widths; zeros change no scores and no column that is kept
             wide = max(width, query.shape[-1])
             query, key, value = (F.pad(x, (0, wide - x.shape[-1])) for x in (query, key, value))
         out = _sdpa(query, key, value, mask, causal, scale)
@@ -69,9 +69,8 @@ class Fused(Strategy):
             out = out[..., :width]
         return out if len(lead) == 1 else out.reshape(*lead, *out.shape[1:])
 
-
     def step(self, call: Call, state: CacheState | None) -> tuple[Tensor, CacheState]:
-        """Hear the new tokens of `call` and everything in `state`, which keeps keys and values; softmax has no smaller one."""
+        """Hear the new tokens of `call` and all in `state`: keys and values; softmax has no smaller one."""
         state = append(state, call.key, call.value)
         key, value = state.heard
         return self.run(replace(call, key=key, value=value, facts=None)), state
@@ -96,7 +95,7 @@ def scaled(call: Call):
     return call.query, call.key, call.value, scale
 
 
-def _mask(call: Call) -> Tensor:
+def _mask(call: Call) -> Tensor | None:
     """The pattern and position as one mask: boolean, or added to the scores, (heads or 1, N, M)."""
     tile = Tile.whole(call.queries, call.keys, call.query.device)
     allowed, table = call.neighbors.mask(tile), call.table()
@@ -106,9 +105,12 @@ def _mask(call: Call) -> Tensor:
     return bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
 
 
-def _sdpa(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float) -> Tensor:
+def _sdpa(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> Tensor:
     """scaled_dot_product_attention, made differentiable as often as one likes."""
-    options = dict(is_causal=causal, scale=scale, enable_gqa=key.shape[-3] != query.shape[-3])
+    grouped = key.shape[-3] != query.shape[-3]
+    options: dict[str, Any] = {"is_causal": causal, "scale": scale, "enable_gqa": grouped}
     if torch.compiler.is_compiling():
         return F.scaled_dot_product_attention(query, key, value, mask, **options)
     if functorch_active() or forward_mode_active():
@@ -127,10 +129,10 @@ def _composite():
 
 
 class _OnceFast(torch.autograd.Function):
-    """Torch's fused kernel with its fused backward; a backward that must itself be differentiated runs the composite.
+    """Torch's fused kernel and fused backward; a backward to be differentiated itself runs the composite.
 
-    On the CPU this calls the kernels behind scaled_dot_product_attention directly, which is 50 µs cheaper a step
-    than differentiating through it from inside a backward pass.
+    On the CPU this calls the kernels behind scaled_dot_product_attention directly, which is 50 µs cheaper a
+    step than differentiating through it from inside a backward pass.
     """
 
     @staticmethod
@@ -138,10 +140,8 @@ class _OnceFast(torch.autograd.Function):
         ctx.options = options
         ctx.direct = query.device.type == "cpu" and not options["enable_gqa"]
         if ctx.direct:
-            known = dict(attn_mask=_added(mask, query), scale=options["scale"])
-            out, norms = _FLASH(
-                query, key, value, 0.0, options["is_causal"], **known
-            )
+            known = {"attn_mask": _added(mask, query), "scale": options["scale"]}
+            out, norms = _FLASH(query, key, value, 0.0, options["is_causal"], **known)
             ctx.save_for_backward(query, key, value, mask, out, norms)
             return out
         ctx.save_for_backward(query, key, value, mask)
@@ -161,7 +161,7 @@ class _OnceFast(torch.autograd.Function):
             found = iter(torch.autograd.grad(out, inputs, gradient, create_graph=True))
         elif ctx.direct:
             out, norms = ctx.saved_tensors[4:]
-            known = dict(attn_mask=_added(mask, query), scale=options["scale"])
+            known = {"attn_mask": _added(mask, query), "scale": options["scale"]}
             found = _FLASH_BACKWARD(
                 gradient, query, key, value, out, norms, 0.0, options["is_causal"], **known
             )

@@ -1,7 +1,8 @@
 """The similarity matrix by `rank` of its rows and columns: E ≈ C W⁺ R, in O(N·rank·d), with W⁺ from an SVD.
 
-C holds the columns of chosen keys, R the rows of chosen queries, W where they cross. Exact when the matrix has no
-higher rank and the choice spans it. Points are chosen one after another, each the farthest from those before.
+C holds the columns of chosen keys, R the rows of chosen queries, W where they cross. Exact when the matrix
+has no higher rank and the choice spans it. Points are chosen one after another, each the farthest from those
+before.
 """
 
 from __future__ import annotations
@@ -52,11 +53,13 @@ class LowRank(Strategy):
         columns, rows = similarity.scores(query, chosen_k), similarity.scores(chosen_q, key)
         core = similarity.scores(chosen_q, chosen_k)
         if similarity.log_form:
-            # A factor for each row of C cancels in the mean; one for each row of R and W cancels between them.
+            # A factor for each row of C cancels in the mean, one for each row of R and W between the two.
             columns = torch.exp(columns - columns.detach().amax(-1, keepdim=True))
             top = torch.maximum(rows.detach().amax(-1, keepdim=True), core.detach().amax(-1, keepdim=True))
             rows, core = torch.exp(rows - top), torch.exp(core - top)
-        core = torch.linalg.pinv(core.double(), rtol=1e-10 if core.dtype == torch.float64 else 1e-5).to(core.dtype)
+        core = torch.linalg.pinv(core.double(), rtol=1e-10 if core.dtype == torch.float64 else 1e-5).to(
+            core.dtype
+        )
         return divide_ones(columns @ (core @ (rows @ with_ones(call.value))))
 
     def __repr__(self):

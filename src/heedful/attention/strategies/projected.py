@@ -1,6 +1,7 @@
-"""Keys and values projected to `rank` rows along their length, then attended to exactly (Linformer): O(N·rank).
+"""Linformer: keys and values projected to `rank` rows along their length, then attended to exactly.
 
-Without given projections, neighbouring positions are averaged: exact when keys are constant over the runs averaged.
+O(N·rank). Without given projections, neighbouring positions are averaged: exact when keys are constant over
+each run averaged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ class Projected(Strategy):
     name = "projected"
     exact = False
 
-    def __init__(self, rank: int = 128, *, key_projection: Tensor | None = None, value_projection: Tensor | None = None):
+    def __init__(
+        self, rank: int = 128, *, key_projection: Tensor | None = None, value_projection: Tensor | None = None
+    ):
         if rank < 1:
             raise ValueError(f"Projected(rank={rank}): must be 1 or more.")
         self.rank, self.key_projection, self.value_projection = rank, key_projection, value_projection
@@ -54,7 +57,8 @@ class Projected(Strategy):
         if projection is not None:
             if projection.shape[-1] != x.shape[-2]:
                 raise ValueError(
-                    f"Projected({name}=…): shape {tuple(projection.shape)} takes {projection.shape[-1]} keys, got {x.shape[-2]}."
+                    f"Projected({name}=…): shape {tuple(projection.shape)} takes {projection.shape[-1]} "
+                    f"keys, got {x.shape[-2]}."
                 )
             return projection.to(x) @ x
         runs = torch.arange(x.shape[-2], device=x.device) * self.rank // x.shape[-2]

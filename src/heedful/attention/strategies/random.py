@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..similarity import RandomFeatures
-from .base import Call, Strategy
+from .base import Strategy
 from .factored import Factored
 from .scan import Scan
 
@@ -38,7 +38,7 @@ class Random(Strategy):
     def _as_kernel(self, problem):
         return problem.replace(similarity=RandomFeatures(self.features).facts(problem.dim))
 
-    def run(self, call: Call):
+    def run(self, call):
         scale = call.similarity.resolved(call.query.shape[-1])
         kernel = RandomFeatures(self.features, scale=scale, seed=self.seed)
         way = Factored() if call.facts.complete else Scan()

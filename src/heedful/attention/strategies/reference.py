@@ -1,4 +1,4 @@
-"""out_i = Σ_j sim(q_i, k_j; i−j) v_j / Σ_j sim(q_i, k_j; i−j), literally: all pairs, or all edges, one by one.
+"""out_i = Σ_j sim(q_i, k_j; i−j) v_j / Σ_j sim(q_i, k_j; i−j), literally: all pairs, or edges, one by one.
 
 Any dtype, differentiable any number of times, in any mode. It is the judge of every other strategy.
 """
@@ -56,7 +56,8 @@ def over_edges(call):
     graph = call.neighbors.graph(call.queries, call.keys, call.query.device)
     source, target = graph.source, graph.target
     query, key, value = (
-        x.index_select(-2, nodes) for x, nodes in ((call.query, target), (call.key, source), (call.value, source))
+        x.index_select(-2, nodes)
+        for x, nodes in ((call.query, target), (call.key, source), (call.value, source))
     )
     if graph.key is not None:
         key = key + graph.key
@@ -76,7 +77,7 @@ def over_edges(call):
 
 
 def edge_bias(call, graph):
-    """What is added to the log-score of each edge: the graph's own bias and the position of its ends, (..., E) or None."""
+    """Added to each edge's log-score: the graph's own bias and the position of its ends, (..., E) or None."""
     bias, table = graph.bias, call.table()
     if table is None:
         return bias
@@ -89,7 +90,11 @@ def _weigh(similarity, scores, bias, target, queries):
     """`Similarity.weigh` where the rows are the edges that share a target."""
     if similarity.kind == "argmax":
         scores = scores.detach()
-        heard = torch.ones_like(scores, dtype=torch.bool) if bias is None else (bias > -math.inf).expand_as(scores)
+        heard = (
+            torch.ones_like(scores, dtype=torch.bool)
+            if bias is None
+            else (bias > -math.inf).expand_as(scores)
+        )
         scores = scores.masked_fill(~heard, -math.inf)
         winners = (scores == _top(scores, target, queries)) & heard
         logits = torch.zeros_like(scores) if bias is None else bias.expand_as(scores)

@@ -14,21 +14,23 @@ import torch
 from torch import Tensor
 
 from ..cost import Cost
+from ..similarity import Polynomial
 from ..transforms import recompute
 from .base import Call, Strategy, divide_ones, no_kernel, with_ones
 from .factored import feature_flops
 
 
 def chunk_length(features: int) -> int:
-    """Long enough that products are efficient and chunks few, short enough that pairs inside one stay cheap."""
+    """Long enough for efficient products and few chunks, short enough that pairs inside one stay cheap."""
     return 128 if features <= 64 else 256
 
 
 @dataclass(frozen=True)
 class ScanState:
-    """What a listener needs to know of the past: Σ decayed φ(k)[v, 1]ᵀ, (..., H, features, e + 1), of constant size.
+    """What a listener needs to know of the past: Σ decayed φ(k)[v, 1]ᵀ, (..., H, features, e + 1).
 
-    The last column is the normaliser. `size` is the factor the keys were divided by (see `Polynomial.prepare`).
+    Its size is constant. The last column is the normaliser. `size` is the factor the keys were divided by
+    (see `Polynomial.prepare`).
     """
 
     total: Tensor
@@ -60,7 +62,9 @@ class Scan(Strategy):
         return Cost(
             length * (inside + between),
             problem.item * length * (4 * chunk + 6 * features),
-            problem.item * problem.rows * (features * width * (chunks if problem.gradient else 2) + chunk * features),
+            problem.item
+            * problem.rows
+            * (features * width * (chunks if problem.gradient else 2) + chunk * features),
             22 * chunks,
         )
 
@@ -69,31 +73,40 @@ class Scan(Strategy):
         ahead = call.keys - call.queries
         if ahead < 0:  # the first listeners stand before every speaker and hear nobody
             silent = call.value.new_zeros(call.query.shape[:-2] + (-ahead, call.value.shape[-1]))
-            rest = Call(call.query[..., -ahead:, :], call.key, call.value, call.similarity, call.neighbors, call.position)
+            rest = Call(
+                call.query[..., -ahead:, :],
+                call.key,
+                call.value,
+                call.similarity,
+                call.neighbors,
+                call.position,
+            )
             return torch.cat([silent, self.run(rest)], -2) if call.keys else silent
         query, key = call.similarity.prepare(call.query, call.key)
         value, decay = with_ones(call.value), _decay(call)
         features = call.similarity.feature_count(call.query.shape[-1])
         if ahead:
             state = _absorb(call.similarity, decay, key[..., :ahead, :], value[..., :ahead, :], features)
-        out, _ = _chunks(call.similarity, decay, query, key[..., ahead:, :], value[..., ahead:, :], state, features)
+        out, _ = _chunks(
+            call.similarity, decay, query, key[..., ahead:, :], value[..., ahead:, :], state, features
+        )
         return out
 
     def step(self, call: Call, state: ScanState | None) -> tuple[Tensor, ScanState]:
-        """Hear the new tokens of `call` after everything in `state`; the call's query, key and value have equal length."""
+        """Hear the new tokens of `call`, as many queries as keys, after everything in `state`."""
         similarity = call.similarity
+        total = None if state is None else state.total
         size = None
-        if similarity.kind == "power":
-            size = similarity.key_size(call.key)
-            query, key = similarity.prepare_query(call.query), similarity.append_root(call.key, sign=True)
+        if isinstance(similarity, Polynomial):
+            query, size = similarity.prepare_query(call.query), similarity.key_size(call.key)
             if state is not None:
+                if state.size is None:
+                    raise TypeError(f"step(): the state was not made by {similarity}.")
                 size = torch.maximum(size, state.size)
-            key = key / size
+                total = state.total * (state.size / size) ** similarity.degree
+            key = similarity.append_root(call.key, sign=True) / size
         else:
             query, key = similarity.prepare(call.query, call.key)
-        total = None
-        if state is not None:
-            total = state.total if size is None else state.total * (state.size / size) ** similarity.degree
         features = similarity.feature_count(call.query.shape[-1])
         out, total = _chunks(similarity, _decay(call), query, key, with_ones(call.value), total, features)
         return out, ScanState(total, size, (state.length if state else 0) + call.keys)
@@ -151,7 +164,9 @@ def _listen(similarity, query, key, value, decay, total=None):
     if total is not None:
         phi = similarity.query_features(query)
         if decay is not None:
-            phi = phi * torch.exp(-decay * torch.arange(1, length + 1, device=query.device, dtype=query.dtype)[:, None])
+            phi = phi * torch.exp(
+                -decay * torch.arange(1, length + 1, device=query.device, dtype=query.dtype)[:, None]
+            )
         heard = heard + phi @ total
     return divide_ones(heard)
 

@@ -1,12 +1,13 @@
 """Additive attention over everyone in O(N log N).
 
-exp(leaky(q + k)) is exp(q)·exp(k) for k > −q and exp(s q)·exp(s k) otherwise (s the slope). Sort the keys: what a
-listener hears is a suffix sum of exp(k) v and a prefix sum of exp(s k) v, split at −q, found by bisection.
+exp(leaky(q + k)) is exp(q)·exp(k) for k > −q and exp(s q)·exp(s k) otherwise (s the slope). Sort the keys:
+what a listener hears is a suffix sum of exp(k) v and a prefix sum of exp(s k) v, split at −q, found by
+bisection.
 
-Both sums are kept relative to the largest key K. Where q + K > 0 the strongest weight is exp(q + K), and relative to
-it the prefix part carries exp((s−1)(q + K)) ≤ 1; where q + K ≤ 0 everyone is on the prefix side and q cancels.
-So nothing overflows, and what underflows would have been lost in rounding. Sums are in float64: prefix sums of many
-terms lose digits in float32.
+Both sums are kept relative to the largest key K. Where q + K > 0 the strongest weight is exp(q + K), and
+relative to it the prefix part carries exp((s−1)(q + K)) ≤ 1; where q + K ≤ 0 everyone is on the prefix side
+and q cancels. So nothing overflows, and what underflows would have been lost in rounding. Sums are in
+float64: prefix sums of many terms lose digits in float32.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _running(terms):
 
 
 def _take_rows(x, index):
-    """x[..., index, :] for an index (..., K) of its own in each leading entry; whole rows move, which gather does not do."""
+    """x[..., index, :] for an index (..., K) of each leading entry's own; whole rows move, unlike gather."""
     lead = index.shape[:-1]
     first = torch.arange(lead.numel(), device=x.device).view(*lead, 1) * x.shape[-2]
     rows = x.reshape(-1, x.shape[-1]).index_select(0, (index + first).flatten())

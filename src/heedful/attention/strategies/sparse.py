@@ -1,7 +1,7 @@
 """Edge lists in CSR, fused: online softmax along each row, no tensor with an entry an edge.
 
-Any pattern that can be listed runs here too, so a window with a few global tokens costs its pairs and no more.
-The inner loops live in `heedful.kernels.sparse`.
+Any pattern that can be listed runs here too, so a window with a few global tokens costs its pairs and no
+more. The inner loops live in `heedful.kernels.sparse`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class Sparse(Strategy):
     def cost(self, problem):
         edges = problem.rows * problem.neighbors.pairs
         gathered = problem.dim + problem.value_dim
-        score = {"uniform": 0, "additive": 3, "additive_v2": 4 * problem.dim}.get(problem.similarity.kind, 2 * problem.dim)
+        score = {"uniform": 0, "additive": 3, "additive_v2": 4 * problem.dim}.get(
+            problem.similarity.kind, 2 * problem.dim
+        )
         weight = TRANSCENDENTAL if problem.similarity.log_form else 2 * problem.similarity.degree
         position = 3 * problem.item * edges if problem.position else 0
         return Cost(
@@ -65,7 +67,9 @@ class Sparse(Strategy):
             _nodes_first(query),
             _nodes_first(key),
             _nodes_first(call.value),
-            Structure(graph.rowptr, graph.col, graph.edge, lambda: (graph.colptr, graph.row, graph.edge_transposed)),
+            Structure(
+                graph.rowptr, graph.col, graph.edge, lambda: (graph.colptr, graph.row, graph.edge_transposed)
+            ),
             a=None if weight is None else torch.atleast_2d(weight).expand(*lead, -1).reshape(heads, -1),
             bias=_edges_first(edge_bias(call, graph), lead, 1),
             weight=_edges_first(graph.weight, lead, 1),

@@ -1,7 +1,7 @@
 """The defining formula a band of rows at a time, each band recomputed in the backward pass: O(N·tile) memory.
 
-Takes any similarity, position and pattern, and looks only at the run of keys a band can hear, so windows and packed
-segments cost what they should.
+Takes any similarity, position and pattern, and looks only at the run of keys a band can hear, so windows and
+packed segments cost what they should.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from ..transforms import recompute
 from .base import Strategy, attend_block, no_pairs
 from .reference import pair_flops
 
-SCORES_AT_ONCE = 1 << 20  # elements: 4 MiB in float32, so that a tile's several passes stay in the last-level cache
+# Elements: 4 MiB in float32, so that a tile's several passes stay in the last-level cache.
+SCORES_AT_ONCE = 1 << 20
 
 
 def tile_rows(rows: int, queries: int, width: int) -> int:
@@ -47,7 +48,11 @@ class Tiled(Strategy):
             # One tile, and no arithmetic on lengths: torch.compile then keeps them symbolic.
             return self._band(call, query, key, Tile.whole(call.queries, call.keys, query.device), table)
         facts = call.facts
-        width = call.keys if facts.reach[0] == -float("inf") else min(call.keys, facts.reach[1] - facts.reach[0] + 1)
+        width = (
+            call.keys
+            if facts.reach[0] == -float("inf")
+            else min(call.keys, facts.reach[1] - facts.reach[0] + 1)
+        )
         height = tile_rows(lead.numel(), call.queries, int(width))
         bands = []
         for start in range(0, call.queries, height):

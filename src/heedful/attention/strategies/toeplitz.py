@@ -2,10 +2,12 @@
 
     Σ_j T_{i−j} φ(q_i)·φ(k_j) v_j = Σ_c φ_c(q_i) · (T ∗ φ_c(k) v)_i,      T = exp(p)
 
-one convolution for each feature and value column. Patterns that depend on i−j alone are tables too: T = 0 outside.
+one convolution for each feature and value column. Patterns that depend on i−j alone are tables too: T = 0
+outside.
 
-An FFT's error is absolute: about 1e-15 of the largest term, everywhere. A listener whose normaliser, or whose heard
-values, are far below that scale would be wrong, so such rows are found afterwards and computed again pair by pair.
+An FFT's error is absolute: about 1e-15 of the largest term, everywhere. A listener whose normaliser, or whose
+heard values, are far below that scale would be wrong, so such rows are found afterwards and computed again
+pair by pair.
 """
 
 from __future__ import annotations
@@ -77,7 +79,13 @@ class Toeplitz(Strategy):
         value = with_ones(torch.cat([call.value, length_of_value], -1))
         group = max(1, COLUMNS_AT_ONCE // max(1, query.shape[:-2].numel() * value.shape[-1] * length))
         totals = sum(
-            recompute(lambda q, k, v, t: _convolve(q, k, v, t, call.queries, call.keys, length), q, k, value, spectrum)
+            recompute(
+                lambda q, k, v, t: _convolve(q, k, v, t, call.queries, call.keys, length),
+                q,
+                k,
+                value,
+                spectrum,
+            )
             for q, k in zip(phi_q.split(group, -1), phi_k.split(group, -1), strict=True)
         )
         out = divide(totals[..., :-2], totals[..., -1:])
@@ -95,10 +103,11 @@ class Toeplitz(Strategy):
     def _guard(self, call, query, key, phi_q, phi_k, value, totals, out):
         """Compute again, pair by pair, the rows that an FFT cannot resolve to the precision of the result.
 
-        The last two columns sum the lengths of the values heard, and ones: what an error is to be compared with.
+        The last two columns sum the lengths of the values heard, and ones: what to compare an error with.
         """
         with torch.no_grad():
-            scale = phi_q.abs().double() @ (phi_k.abs().mT.double() @ value[..., -2:].double())  # bounds every term
+            heard = phi_k.abs().mT.double() @ value[..., -2:].double()
+            scale = phi_q.abs().double() @ heard  # bounds every term
             error = 1e-15 * math.log2(call.queries + call.keys) * scale
             precise = 1e-7 if call.query.dtype == torch.float32 else 1e-12
             doubtful = (error > precise * totals[..., -2:].abs()).any(-1).flatten(0, -2).any(0)
@@ -118,7 +127,11 @@ class Toeplitz(Strategy):
 
 def _runs(flags: list[bool]) -> list[tuple[int, int]]:
     """The runs of True, as (start, stop)."""
-    edges = [place for place in range(len(flags) + 1) if (flags[place : place + 1] == [True]) != (place > 0 and flags[place - 1])]
+    edges = [
+        place
+        for place in range(len(flags) + 1)
+        if (flags[place : place + 1] == [True]) != (place > 0 and flags[place - 1])
+    ]
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
