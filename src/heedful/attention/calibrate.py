@@ -149,7 +149,7 @@ def probes(device: str) -> Iterator[Example]:
     ]
     for training in (False, True):
         for place, (similarity, neighbors, position) in enumerate(pairings):
-            for turn, length in enumerate((64, 384, 1536, 6144)):
+            for turn, length in enumerate((64, 320, 1280, 4096)):
                 heads, dim = ((1, 16), (4, 32), (8, 64), (2, 64))[(place + turn) % 4]
                 yield example(
                     similarity,
@@ -221,10 +221,10 @@ def calibrate(
         if progress:
             progress(place / len(examples), str(problem).splitlines()[0])
         for name, way in STRATEGIES.items():
-            if way.accepts(problem):
-                continue
+            if way.accepts(problem) or (name == "flex" and device == "cpu"):
+                continue  # uncompiled, flex takes 50 ms to get going; there is nothing to tune
             forward = way.cost(problem)
-            if forward.memory > min(known.memory, 2.0**31) or forward.flops > 2e10:
+            if forward.memory > min(known.memory, 2.0**31) or forward.flops > 6e9:
                 continue
             # The quickest of several: what else the machine was doing is not the strategy's cost.
             taken = seconds(example_.run(way), least=0.03, repeats=4, device=device, summary=min)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ..cost import TRANSCENDENTAL, Cost
+from ..cost import TRANSCENDENTAL, Cost, traffic
 from ..neighbors import Tile
 from ..position import toeplitz_block
 from ..transforms import forward_mode_active, functorch_active
@@ -43,7 +43,7 @@ class Fused(Strategy):
         written = 4 * pairs * problem.item if problem.position and problem.position.learned else 0
         return Cost(
             pairs * (2 * problem.dim + 2 * problem.value_dim + TRANSCENDENTAL),
-            problem.tensor_bytes + mask * (2 + 2 * problem.item) + written,
+            problem.tensor_bytes + traffic(mask * problem.item, 2.5) + traffic(written / 4, 4),
             mask * (1 + problem.item) + written,
             1 + 8 * masked,
         )

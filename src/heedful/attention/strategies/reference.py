@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from ..cost import TRANSCENDENTAL, Cost
+from ..cost import TRANSCENDENTAL, Cost, traffic
 from ..neighbors import Tile
 from .base import Strategy, attend_block, divide
 
@@ -21,17 +21,17 @@ class Reference(Strategy):
         return None
 
     def cost(self, problem):
-        pairs = problem.rows * self._pairs(problem)
-        work = pair_flops(problem)
-        passes = 6 + 2 * (problem.position is not None) + (not problem.neighbors.complete)
         if problem.neighbors.graph:
-            width = problem.dim * 2 + problem.value_dim * 3 + 8
-            return Cost(pairs * work, pairs * problem.item * width, pairs * problem.item * width, 24)
+            edges = problem.rows * problem.neighbors.pairs
+            size = problem.item * edges * (2 * problem.dim + 3 * problem.value_dim + 8)
+            return Cost(
+                edges * pair_flops(problem), traffic(size, 4), size, 40
+            )  # gathering and adding by index is slow
+        pairs = problem.rows * problem.queries * problem.keys
+        size = problem.item * pairs
+        passes = 6 + 2 * (problem.position is not None) + (not problem.neighbors.complete)
         held = 3 if problem.similarity.kind != "additive_v2" else 3 + 2 * problem.dim
-        return Cost(pairs * work, pairs * problem.item * passes, pairs * problem.item * held, 12)
-
-    def _pairs(self, problem):
-        return problem.neighbors.pairs if problem.neighbors.graph else problem.queries * problem.keys
+        return Cost(pairs * pair_flops(problem), traffic(size, passes), size * held, 12)
 
     def run(self, call):
         if call.facts.graph:

@@ -6,6 +6,8 @@ packed segments cost what they should.
 
 from __future__ import annotations
 
+from math import inf
+
 import torch
 
 from ..cost import Cost
@@ -18,9 +20,12 @@ from .reference import pair_flops
 SCORES_AT_ONCE = 1 << 20
 
 
-def tile_rows(rows: int, queries: int, width: int) -> int:
-    """How many listeners to take at a time when `rows` heads each score `width` keys."""
-    return max(16, min(queries, SCORES_AT_ONCE // max(1, rows * width)))
+def tile_rows(rows: int, queries: int, keys: int, width: int) -> int:
+    """How many listeners to take at a time when `rows` heads each hear `width` of the keys."""
+    height = max(16, min(queries, SCORES_AT_ONCE // max(1, rows * width)))
+    return (
+        height if width >= keys else min(height, max(256, width))
+    )  # a tall band hears keys no row of it wants
 
 
 class Tiled(Strategy):
@@ -30,15 +35,18 @@ class Tiled(Strategy):
         return no_pairs(problem)
 
     def cost(self, problem):
-        height = tile_rows(problem.rows, problem.queries, problem.width)
+        depth = problem.dim if problem.similarity.kind == "additive_v2" else 1
+        height = tile_rows(problem.rows * depth, problem.queries, problem.keys, problem.width)
         spanned = min(problem.keys, problem.width + height) if problem.width < problem.keys else problem.keys
         pairs = problem.rows * problem.queries * spanned
+        if problem.neighbors.interval == (0, inf):
+            pairs *= 0.5  # the future is never looked at
         passes = 6 + 2 * (problem.position is not None) + (not problem.neighbors.complete)
         tiles = -(-problem.queries // height)
         held = problem.item * problem.rows * height * spanned
-        if problem.similarity.kind == "additive_v2":
-            held *= 1 + problem.dim
-            passes += 2 * problem.dim
+        if depth > 1:
+            held *= 1 + depth
+            passes += 2 * depth
         return Cost(pairs * pair_flops(problem), pairs * problem.item * passes, 3 * held, 10 * tiles)
 
     def run(self, call):
@@ -48,12 +56,9 @@ class Tiled(Strategy):
             # One tile, and no arithmetic on lengths: torch.compile then keeps them symbolic.
             return self._band(call, query, key, Tile.whole(call.queries, call.keys, query.device), table)
         facts = call.facts
-        width = (
-            call.keys
-            if facts.reach[0] == -float("inf")
-            else min(call.keys, facts.reach[1] - facts.reach[0] + 1)
-        )
-        height = tile_rows(lead.numel(), call.queries, int(width))
+        width = min(call.keys, facts.reach[1] - facts.reach[0] + 1)
+        depth = query.shape[-1] if call.similarity.kind == "additive_v2" else 1
+        height = tile_rows(lead.numel() * depth, call.queries, call.keys, int(width))
         bands = []
         for start in range(0, call.queries, height):
             rows = (start, min(start + height, call.queries))
