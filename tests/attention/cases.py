@@ -338,6 +338,8 @@ def assert_agree(
     1e-6 of those terms in float32, some ten roundings, and 1e-11 in float64.
     """
     size = {name: float(case.tensors[name].abs().amax()) for name in ("query", "key", "value")}
+    if "neighbors.edge_value" in case.tensors:
+        size["value"] += float(case.tensors["neighbors.edge_value"].abs().amax())
     terms = wanted["output"].numel() ** 0.5 * size["value"] * (1 + size["query"]) * (1 + size["key"])
     similarity = case.build(case.tensors)[1]["similarity"]
     if isinstance(

@@ -250,30 +250,24 @@ def _fit(device: str, found: list[tuple[str, str, Problem, float]]) -> Calibrati
         if kind == "forward"
     }
     for name, kind, problem, taken in found:
-        way = STRATEGIES[name]
+        way, item = STRATEGIES[name], problem.item
+        flavor = way.flavor(problem)
         if kind == "forward":
-            measurements.append(Measurement(name, "forward", way.cost(problem), problem.item, taken))
-        else:
-            before = forward_seconds.get((name, problem.replace(gradient=False)))
-            if before is not None:
-                rest = max(taken - before, 0.1 * taken)
-                measurements.append(
-                    Measurement(name, "backward", way.backward_cost(problem), problem.item, rest)
-                )
+            measurements.append(Measurement(flavor, "forward", way.cost(problem), item, taken))
+            continue
+        before = forward_seconds.get((name, problem.replace(gradient=False)))
+        if before is not None:
+            rest = max(taken - before, 0.1 * taken)
+            measurements.append(Measurement(flavor, "backward", way.backward_cost(problem), item, rest))
     fitted: dict[str, dict[str, list[float]]] = {}
     error: dict[str, float] = {}
-    for name in STRATEGIES:
+    for flavor in dict.fromkeys(m.strategy for m in measurements):
         for direction in ("forward", "backward"):
-            own = [m for m in measurements if m.strategy == name and m.direction == direction]
-            if len(own) < len(TERMS):
-                continue
-            terms, miss = _least_squares(own)
-            fitted.setdefault(name, {})[direction] = terms
-            error[f"{name} {direction}"] = miss
-    shipped = constants(device).seconds
-    for name, directions in fitted.items():
-        for direction in ("forward", "backward"):
-            directions.setdefault(direction, list(shipped[name][direction]))
+            own = [m for m in measurements if m.strategy == flavor and m.direction == direction]
+            if len(own) >= len(TERMS):
+                terms, miss = _least_squares(own)
+                fitted.setdefault(flavor, {})[direction] = terms
+                error[f"{flavor} {direction}"] = miss
     return Calibration(device_name(device), fitted, error, measurements)
 
 

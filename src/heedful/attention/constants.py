@@ -33,9 +33,9 @@ class Constants:
     seconds: dict[str, dict[str, tuple[float, ...]]]
     memory: float  # bytes a call may hold before the planner looks for another way
 
-    def time(self, strategy: str, direction: str, cost: Cost, item: int) -> float:
+    def time(self, flavor: str, direction: str, cost: Cost, item: int) -> float:
         # A strategy of the user's own is taken to work like the plainest of ours.
-        base, launch, flop, byte = self.seconds.get(strategy, self.seconds["reference"])[direction]
+        base, launch, flop, byte = self.seconds.get(flavor, self.seconds["reference"])[direction]
         width = 2.0 if item == 8 else 1.0  # float64 halves the arithmetic rate
         return base + cost.launches * launch + cost.flops * width * flop + cost.bytes * byte
 

@@ -33,8 +33,8 @@ class Cost:
 TRANSCENDENTAL = 16  # an exp, in units of one multiply or add, on hardware with vector units
 
 
-# A tensor larger than this is given fresh pages by the allocator each time, and touching those costs more than the
-# traffic itself: measured on Linux, three times as much again.
+# A tensor larger than this is given fresh pages by the allocator each time, and touching those costs more
+# than the traffic itself: measured on Linux, three times as much again.
 FRESH_PAGES = 32 * 2**20
 
 

@@ -198,9 +198,9 @@ def _consider(way: Strategy, problem: Problem, device, forced: bool) -> Candidat
     memory = max(forward.memory, backward.memory if backward else 0.0)
     if memory > device.memory and not forced:
         return Candidate(way.name, f"would hold {show_bytes(memory)} of {show_bytes(2 * device.memory)}")
-    seconds = device.time(way.name, "forward", forward, problem.item)
+    seconds = device.time(way.flavor(problem), "forward", forward, problem.item)
     if backward:
-        seconds += device.time(way.name, "backward", backward, problem.item)
+        seconds += device.time(way.flavor(problem), "backward", backward, problem.item)
     return Candidate(way.name, None, forward, backward, seconds)
 
 

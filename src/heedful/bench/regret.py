@@ -54,7 +54,7 @@ def run(*, quick: bool, device: str):
         plan = make_plan(problem_of.problem.replace(exact=True))
         taken: dict[str, float] = {}
         for candidate in plan.candidates:
-            # What the planner puts at fifty times its choice is not run: it would take hours, and be no faster.
+            # What the planner puts at fifty times its choice is not run: it would take hours.
             if candidate.reason or candidate.seconds > 50 * plan.chosen.seconds:
                 continue
             once = problem_of.run(STRATEGIES[candidate.name])

@@ -77,6 +77,10 @@ class Strategy:
         """None, or the reason why not."""
         raise NotImplementedError
 
+    def flavor(self, problem: Problem) -> str:
+        """Which constants price this problem: a strategy whose problems run different code has several."""
+        return self.name
+
     def cost(self, problem: Problem) -> Cost:
         """The forward pass."""
         raise NotImplementedError

@@ -20,6 +20,9 @@ class Reference(Strategy):
     def accepts(self, problem):
         return None
 
+    def flavor(self, problem):
+        return "reference over edges" if problem.neighbors.graph else self.name
+
     def cost(self, problem):
         if problem.neighbors.graph:
             edges = problem.rows * problem.neighbors.pairs

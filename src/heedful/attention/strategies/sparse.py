@@ -15,8 +15,8 @@ from .base import Strategy
 from .reference import edge_bias
 
 KINDS = ("dot", "power", "additive", "additive_v2", "uniform")
-# Adding up across a vector register, which comparing whole keys needs for every edge, costs like so many FLOPs; and
-# how much longer than the forward pass the backward ones take. Both measured on the Numba kernels.
+# Adding up across a vector register, which comparing whole keys needs for every edge, costs like so many
+# FLOPs; and how much longer than the forward pass the backward ones take. Both measured on the kernels.
 REDUCTION = {"additive": 0, "uniform": 100, "dot": 400, "additive_v2": 400, "power": 800}
 BACKWARD = {"additive": 1.5, "uniform": 1.8, "dot": 2.6, "additive_v2": 3.0, "power": 4.0}
 MOST_EDGES = 1 << 28  # listing more than this many pairs is not what an edge list is for
@@ -37,6 +37,10 @@ class Sparse(Strategy):
         if problem.transform == "compile" and not problem.neighbors.graph:
             return "torch.compile cannot list the pairs of a pattern; pass a Graph"
         return None
+
+    def flavor(self, problem):
+        plain = problem.similarity.kind == "additive" and not problem.neighbors.attributes and not problem.position
+        return "sparse additive" if plain else self.name
 
     def cost(self, problem):
         edges, kind = problem.rows * problem.neighbors.pairs, problem.similarity.kind
