@@ -226,8 +226,7 @@ def calibrate(
             forward = way.cost(problem)
             if forward.memory > min(known.memory, 2.0**31) or forward.flops > 6e9:
                 continue
-            # The quickest of several: what else the machine was doing is not the strategy's cost.
-            taken = seconds(example_.run(way), least=0.03, repeats=4, device=device, summary=min)
+            taken = seconds(example_.run(way), least=0.03, repeats=5, device=device)
             if example_.training:
                 found.append((name, "training", problem, taken))
             else:
