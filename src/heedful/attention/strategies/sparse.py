@@ -39,8 +39,8 @@ class Sparse(Strategy):
         return None
 
     def flavor(self, problem):
-        plain = problem.similarity.kind == "additive" and not problem.neighbors.attributes and not problem.position
-        return "sparse additive" if plain else self.name
+        extras = problem.neighbors.attributes or problem.position
+        return "sparse additive" if problem.similarity.kind == "additive" and not extras else self.name
 
     def cost(self, problem):
         edges, kind = problem.rows * problem.neighbors.pairs, problem.similarity.kind
