@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from .. import Additive, Graph, attend
 from ..attention.measure import peak_memory
@@ -23,7 +24,13 @@ class Layer(nn.Module):
 
     def forward(self, x, graph):
         z = self.weight(x).view(len(x), self.heads, -1).transpose(0, 1)  # (heads, nodes, dim)
-        out = attend(z @ self.listener, z @ self.speaker, z, similarity=Additive(0.2), neighbors=graph)
+        # l·(W x) = (Wᵀ l)·x: the scores of all nodes are two more thin products with x.
+        weight = self.weight.weight.view(self.heads, -1, x.shape[1])
+        listener, speaker = (
+            F.linear(x, (end.mT @ weight).squeeze(1)) for end in (self.listener, self.speaker)
+        )
+        listener, speaker = (scores.T.unsqueeze(-1) for scores in (listener, speaker))  # (heads, nodes, 1)
+        out = attend(listener, speaker, z, similarity=Additive(0.2), neighbors=graph)
         return out.transpose(0, 1).reshape(len(x), -1) + self.bias
 
 

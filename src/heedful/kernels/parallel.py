@@ -18,6 +18,7 @@ import torch
 
 # Below this many scalar operations a second thread costs more (about 40 µs to wake it) than it saves.
 WORTH_A_THREAD = 200_000
+PIECES = 6  # a thread
 
 
 @cache
@@ -40,17 +41,24 @@ def split_rows(rowptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
 def over_rows(kernel: Callable, rowptr: np.ndarray, *arguments, work: int) -> None:
     """Call `kernel(first_row, last_row, rowptr, *arguments)` on pieces that together cover every row.
 
-    `work` is roughly the number of scalar operations in all; small jobs stay on the calling thread.
+    `work` is roughly the number of scalar operations in all; small jobs stay on the calling thread. Larger
+    ones are cut into more pieces than there are threads, and each thread takes the next when it is free:
+    torch's own threads keep spinning for milliseconds after a product and hold up whoever shares their core.
     """
     threads = torch.get_num_threads() if work >= WORTH_A_THREAD else 1
-    pieces = split_rows(rowptr, threads) if threads > 1 else [(0, len(rowptr) - 1)]
-    if len(pieces) <= 1:
-        for first, last in pieces:
-            kernel(first, last, rowptr, *arguments)
+    if threads == 1:
+        if len(rowptr) > 1:
+            kernel(0, len(rowptr) - 1, rowptr, *arguments)
         return
-    others = [_pool(threads).submit(kernel, first, last, rowptr, *arguments) for first, last in pieces[1:]]
+    pieces = iter(split_rows(rowptr, PIECES * threads))
+
+    def take_turns():
+        for first, last in pieces:  # advancing a list iterator is atomic
+            kernel(first, last, rowptr, *arguments)
+
+    others = [_pool(threads).submit(take_turns) for _ in range(threads - 1)]
     try:
-        kernel(*pieces[0], rowptr, *arguments)
+        take_turns()
     finally:
         for other in others:
             other.result()

@@ -1,0 +1,41 @@
+"""What the README says to type works."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+MAKEFILE = (ROOT / "Makefile").read_text()
+SHELL = [line for block in re.findall(r"```\n(.*?)```", README, re.S) for line in block.splitlines()]
+LONG = ("calibrate", "bench")  # minutes each: that they exist is checked, not what they measure
+
+
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.S))
+def test_python_blocks_run(code, capsys):
+    exec(compile(code, "README.md", "exec"), {})
+    assert "factored" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", [line for line in SHELL if line.startswith("heedful ")])
+def test_commands_run(line):
+    words = shlex.split(line, comments=True)[1:]
+    words = [words[0], "--help"] if words[0] in LONG else words
+    done = subprocess.run([sys.executable, "-m", "heedful", *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("target", ["run", "test"])
+def test_both_commands_are_in_the_readme_and_the_makefile(target):
+    assert any(line.startswith(f"make {target} ") for line in SHELL)
+    assert re.search(rf"^{target}:", MAKEFILE, re.M)
+
+
+def test_links_lead_somewhere():
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert link.startswith("http") or (ROOT / link).exists(), link
