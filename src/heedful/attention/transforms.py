@@ -60,6 +60,39 @@ def recompute(function: Callable, *tensors: Tensor, hidden: bool = False):
     return _Recompute.apply(function, *tensors)
 
 
+def slices(x: Tensor, spans: list[tuple[int, int]]) -> tuple[Tensor, ...]:
+    """Rows [start, stop) of x (..., length, dim) for each span; spans may overlap.
+
+    Slicing one by one would make each slice's backward pass write a gradient as long as x: in all, quadratic
+    in the length. Here they are added up in place.
+    """
+    transformed = torch.compiler.is_compiling() or functorch_active() or forward_mode_active()
+    if transformed or len(spans) == 1 or not (torch.is_grad_enabled() and x.requires_grad):
+        return tuple(x[..., start:stop, :] for start, stop in spans)
+    return _Slices.apply(x, spans)
+
+
+class _Slices(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, spans):
+        ctx.spans, ctx.shape = spans, x.shape
+        return tuple(x[..., start:stop, :] for start, stop in spans)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        length = ctx.shape[-2]
+        if torch.is_grad_enabled():
+            padded = (
+                torch.nn.functional.pad(gradient, (0, 0, start, length - stop))
+                for gradient, (start, stop) in zip(gradients, ctx.spans, strict=True)
+            )
+            return sum(padded), None
+        total = gradients[0].new_zeros(ctx.shape)
+        for gradient, (start, stop) in zip(gradients, ctx.spans, strict=True):
+            total[..., start:stop, :] += gradient
+        return total, None
+
+
 class _Recompute(torch.autograd.Function):
     @staticmethod
     def forward(ctx, function, *tensors):

@@ -9,15 +9,15 @@ import torch
 from torch.nn import functional as F
 
 from ..cost import Cost
-from ..transforms import recompute
+from ..transforms import recompute, slices
 from .base import Strategy, divide, no_pairs
-from .reference import pair_flops
+from .reference import pair_flops, prepare_launches
 from .tiled import SCORES_AT_ONCE
 
 
 def block_length(left: int, right: int) -> int:
     """Queries a block: enough for efficient products, few enough not to waste the band's corners."""
-    return min(256, max(16, (left + right + 1) // 2))
+    return min(64, max(16, (left + right + 1) // 2))
 
 
 class Banded(Strategy):
@@ -52,7 +52,7 @@ class Banded(Strategy):
             pairs * pair_flops(problem),
             problem.item * (pairs * (passes + 2 * (wide - 1)) + copied),
             3 * problem.item * wide * min(pairs, SCORES_AT_ONCE),
-            18 * groups + 10,
+            24 * groups + 10 + prepare_launches(problem),
         )
 
     def run(self, call):
@@ -63,12 +63,24 @@ class Banded(Strategy):
         bias = self._bias(call, block, left, right)
         rows = query.shape[:-2].numel()
         blocks = max(1, SCORES_AT_ONCE // max(1, rows * block * (block + left + right)))
-        parts = []
         whole = call.queries <= blocks * block  # then lengths stay symbolic under torch.compile
-        for start in (0,) if whole else range(0, call.queries, blocks * block):
-            stop = call.queries if whole else min(start + blocks * block, call.queries)
-            parts.append(self._group(call, query, key, bias, (start, stop), block, left, right))
+        starts = (0,) if whole else range(0, call.queries, blocks * block)
+        spans = [
+            (start, call.queries if whole else min(start + blocks * block, call.queries)) for start in starts
+        ]
+        columns = [self._columns(call, span, block, left, right) for span in spans]
+        inputs = zip(slices(query, spans), slices(key, columns), slices(call.value, columns), strict=True)
+        parts = [
+            self._group(call, *tensors, bias, span, heard, block, left, right)
+            for tensors, span, heard in zip(inputs, spans, columns, strict=True)
+        ]
         return torch.cat(parts, -2)
+
+    def _columns(self, call, span, block, left, right):
+        """The keys within reach of the blocks that cover these rows."""
+        first = span[0] + call.keys - call.queries - left
+        last = first + -(-(span[1] - span[0]) // block) * block + left + right
+        return max(0, min(first, call.keys)), max(0, min(last, call.keys))
 
     def _bias(self, call, block, left, right):
         """p_{i−j} inside a block, (heads or 1, block, block + left + right): it does not depend on which."""
@@ -80,16 +92,12 @@ class Banded(Strategy):
         entry = (call.queries - 1 + r + left - s).clamp(0, table.shape[-1] - 1)
         return table.index_select(-1, entry.flatten()).view(table.shape[0], *entry.shape)
 
-    def _group(self, call, query, key, bias, span, block, left, right):
+    def _group(self, call, query, key, value, bias, span, columns, block, left, right):
         """Rows `span`, which is a whole number of blocks but for the last."""
         start, stop = span
         count = -(-(stop - start) // block)
         first = start + call.keys - call.queries - left  # position of the first key the group can hear
         width = block + left + right
-        columns = (
-            max(0, min(first, call.keys)),
-            max(0, min(first + count * block + left + right, call.keys)),
-        )
         before, after = columns[0] - first, first + count * block + left + right - columns[1]
 
         def group(q, k, v, *p):
@@ -124,5 +132,4 @@ class Banded(Strategy):
             return out[..., : stop - start, :]
 
         extra = () if bias is None else (bias,)
-        parts = query[..., start:stop, :], key[..., slice(*columns), :], call.value[..., slice(*columns), :]
-        return recompute(group, *parts, *extra, hidden=call.similarity.hidden)
+        return recompute(group, query, key, value, *extra, hidden=call.similarity.hidden)

@@ -10,6 +10,7 @@ import torch
 from ..cost import TRANSCENDENTAL, Cost
 from ..transforms import recompute
 from .base import Strategy, divide_ones, no_kernel, with_ones
+from .reference import prepare_launches
 
 FEATURES_AT_ONCE = 1 << 19  # elements of φ held at a time: 2 MiB in float32
 
@@ -49,7 +50,7 @@ class Factored(Strategy):
             length * (2 * features * width + feature_flops(problem)),
             problem.item * length * (3 * features + problem.dim + width),
             problem.item * problem.rows * (features * width + 3 * min(chunk, problem.keys) * features),
-            6 * chunks,
+            9 * chunks + prepare_launches(problem),
         )
 
     def run(self, call):

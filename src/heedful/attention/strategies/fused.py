@@ -49,7 +49,9 @@ class Fused(Strategy):
         )
 
     def backward_cost(self, problem):
-        return self.cost(problem).times(2.5, memory=1)
+        forward = self.cost(problem)
+        # The mask is read again, not made again.
+        return Cost(2.5 * forward.flops, forward.bytes + problem.tensor_bytes, forward.memory, 3)
 
     def run(self, call):
         query, key, value, scale = scaled(call)

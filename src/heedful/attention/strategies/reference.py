@@ -34,7 +34,9 @@ class Reference(Strategy):
         size = problem.item * pairs
         passes = 6 + 2 * (problem.position is not None) + (not problem.neighbors.complete)
         held = 3 if problem.similarity.kind != "additive_v2" else 3 + 2 * problem.dim
-        return Cost(pairs * pair_flops(problem), traffic(size, passes), size * held, 12)
+        return Cost(
+            pairs * pair_flops(problem), traffic(size, passes), size * held, 12 + prepare_launches(problem)
+        )
 
     def run(self, call):
         if call.facts.graph:
@@ -42,6 +44,11 @@ class Reference(Strategy):
         query, key = call.similarity.prepare(call.query, call.key)
         tile = Tile.whole(call.queries, call.keys, query.device)
         return attend_block(call, query, key, call.value, tile, call.table())
+
+
+def prepare_launches(problem) -> int:
+    """Small operations that make query and key ready, whatever the lengths."""
+    return {"power": 22, "dot": 1, "features": 2}.get(problem.similarity.kind, 0)
 
 
 def pair_flops(problem) -> float:

@@ -18,6 +18,7 @@ from ..similarity import Polynomial
 from ..transforms import recompute
 from .base import Call, Strategy, divide_ones, no_kernel, with_ones
 from .factored import feature_flops
+from .reference import prepare_launches
 
 
 def chunk_length(features: int) -> int:
@@ -65,7 +66,7 @@ class Scan(Strategy):
             problem.item
             * problem.rows
             * (features * width * (chunks if problem.gradient else 2) + chunk * features),
-            22 * chunks,
+            22 * chunks + prepare_launches(problem),
         )
 
     def run(self, call):

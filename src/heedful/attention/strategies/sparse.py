@@ -12,7 +12,7 @@ from torch import Tensor
 from ...kernels.sparse import Structure, sparse_attention
 from ..cost import TRANSCENDENTAL, Cost
 from .base import Strategy
-from .reference import edge_bias
+from .reference import edge_bias, prepare_launches
 
 KINDS = ("dot", "power", "additive", "additive_v2", "uniform")
 # Adding up across a vector register, which comparing whole keys needs for every edge, costs like so many
@@ -55,7 +55,7 @@ class Sparse(Strategy):
             + problem.tensor_bytes
             + position,
             problem.rows * problem.queries * 2 * problem.item + position,
-            8 + 6 * (problem.position is not None),
+            8 + 6 * (problem.position is not None) + prepare_launches(problem),
         )
 
     def backward_cost(self, problem):

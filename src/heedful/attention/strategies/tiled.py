@@ -12,9 +12,9 @@ import torch
 
 from ..cost import Cost
 from ..neighbors import Tile
-from ..transforms import recompute
+from ..transforms import recompute, slices
 from .base import Strategy, attend_block, no_pairs
-from .reference import pair_flops
+from .reference import pair_flops, prepare_launches
 
 # Elements: 4 MiB in float32, so that a tile's several passes stay in the last-level cache.
 SCORES_AT_ONCE = 1 << 20
@@ -47,31 +47,36 @@ class Tiled(Strategy):
         if depth > 1:
             held *= 1 + depth
             passes += 2 * depth
-        return Cost(pairs * pair_flops(problem), pairs * problem.item * passes, 3 * held, 10 * tiles)
+        return Cost(
+            pairs * pair_flops(problem),
+            pairs * problem.item * passes,
+            3 * held,
+            10 * tiles + prepare_launches(problem),
+        )
 
     def run(self, call):
         query, key = call.similarity.prepare(call.query, call.key)
         lead, table = query.shape[:-2], call.table()
         if lead.numel() * call.queries * call.keys <= SCORES_AT_ONCE:
             # One tile, and no arithmetic on lengths: torch.compile then keeps them symbolic.
-            return self._band(call, query, key, Tile.whole(call.queries, call.keys, query.device), table)
+            whole = Tile.whole(call.queries, call.keys, query.device)
+            return self._band(call, query, key, call.value, whole, table)
         facts = call.facts
         width = min(call.keys, facts.reach[1] - facts.reach[0] + 1)
         depth = query.shape[-1] if call.similarity.kind == "additive_v2" else 1
         height = tile_rows(lead.numel() * depth, call.queries, call.keys, int(width))
-        bands = []
-        for start in range(0, call.queries, height):
-            rows = (start, min(start + height, call.queries))
-            columns = call.neighbors.key_range(rows, call.queries, call.keys)
-            tile = Tile(call.queries, call.keys, rows, columns, query.device)
-            bands.append(self._band(call, query, key, tile, table))
+        rows = [(start, min(start + height, call.queries)) for start in range(0, call.queries, height)]
+        columns = [call.neighbors.key_range(span, call.queries, call.keys) for span in rows]
+        parts = zip(slices(query, rows), slices(key, columns), slices(call.value, columns), strict=True)
+        tiles = (
+            Tile(call.queries, call.keys, *spans, query.device) for spans in zip(rows, columns, strict=True)
+        )
+        bands = [self._band(call, *part, tile, table) for part, tile in zip(parts, tiles, strict=True)]
         return torch.cat(bands, -2)
 
-    def _band(self, call, query, key, tile, table):
+    def _band(self, call, query, key, value, tile, table):
         def band(q, k, v, *p):
             return attend_block(call, q, k, v, tile, p[0] if p else None)
 
-        rows, columns = slice(*tile.rows), slice(*tile.columns)
         extra = () if table is None else (table,)
-        parts = query[..., rows, :], key[..., columns, :], call.value[..., columns, :]
-        return recompute(band, *parts, *extra, hidden=call.similarity.hidden)
+        return recompute(band, query, key, value, *extra, hidden=call.similarity.hidden)

@@ -21,6 +21,7 @@ from ..neighbors import Tile
 from ..transforms import recompute
 from .base import Strategy, attend_block, divide, no_kernel, with_ones
 from .factored import feature_flops
+from .reference import prepare_launches
 
 COLUMNS_AT_ONCE = 1 << 21  # complex numbers held at a time: 32 MiB
 
@@ -64,7 +65,7 @@ class Toeplitz(Strategy):
             + problem.rows * (problem.queries + problem.keys) * feature_flops(problem),
             columns * length * 8 * 8,
             problem.rows * length * width * 16 * 3 * min(group, features),
-            12 * -(-features // group) + 20,
+            12 * -(-features // group) + 30 + prepare_launches(problem),
         )
 
     def run(self, call):
