@@ -110,26 +110,28 @@ class Banded(Strategy):
             k, v = (
                 F.pad(x, (0, 0, before, after)).unfold(-2, width, block).mT.transpose(-4, -3) for x in (k, v)
             )
-            i = (start + call.keys - call.queries + torch.arange(count * block, device=q.device)).view(
-                count, 1, block, 1
-            )
-            j = (
-                first
-                + block * torch.arange(count, device=q.device)[:, None]
-                + torch.arange(width, device=q.device)
-            )
-            j = j[:, None, None, :]
-            inside = j.clamp(0, call.keys - 1)
-            allowed = call.neighbors.allows(i.clamp_max(call.keys - 1), inside, call.queries, call.keys) & (
-                j == inside
-            )
+            first_keys = first + block * torch.arange(count, device=q.device)
+            j = (first_keys[:, None] + torch.arange(width, device=q.device))[:, None, None, :]
+            i = first_keys[:, None, None, None] + left + torch.arange(block, device=q.device)[:, None]
+            allowed = self._allowed(call, i, j, padded=before > 0 or after > 0)
             weights = call.similarity.weigh(call.similarity.scores(q, k), p[0] if p else None, allowed)
             normalizer = weights.sum(-1, keepdim=True)  # (..., blocks, H, block, 1)
             if call.dropout:
-                i, j = i.squeeze(1) - (call.keys - call.queries), inside.squeeze(1)
+                i, j = i.squeeze(1) - (call.keys - call.queries), j.squeeze(1).clamp(0, call.keys - 1)
                 weights = call.drop(weights.transpose(-4, -3), i, j).transpose(-4, -3)
             out = divide(weights @ v, normalizer).transpose(-4, -3).flatten(-3, -2)
             return out[..., : stop - start, :]
 
         extra = () if bias is None else (bias,)
         return recompute(group, query, key, value, *extra, hidden=call.similarity.hidden)
+
+    def _allowed(self, call, i, j, padded):
+        """Who hears whom in each block, for i (blocks, 1, block, 1) and j (blocks, 1, 1, width)."""
+        inside = j.clamp(0, call.keys - 1)
+        if call.facts.interval is None:
+            allowed = call.neighbors.allows(i.clamp_max(call.keys - 1), inside, call.queries, call.keys)
+            return allowed & (j == inside)
+        low, high = call.facts.interval
+        offset = i[:1] - j[:1]  # the same in every block
+        allowed = (offset >= low) & (offset <= high)
+        return allowed & (j == inside) if padded else allowed

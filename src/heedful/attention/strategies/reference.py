@@ -51,6 +51,11 @@ def prepare_launches(problem) -> int:
     return {"power": 22, "dot": 1, "features": 2}.get(problem.similarity.kind, 0)
 
 
+def mask_launches(problem) -> int:
+    """Small operations that lay a pattern and a position over a block of scores."""
+    return 6 * (not problem.neighbors.complete) + 6 * (problem.position is not None)
+
+
 def pair_flops(problem) -> float:
     """Arithmetic of one pair: its score, its weight, its share of the output."""
     kind, dim = problem.similarity.kind, problem.dim
