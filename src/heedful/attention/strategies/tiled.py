@@ -14,7 +14,7 @@ from ..cost import Cost
 from ..neighbors import Tile
 from ..transforms import recompute, slices
 from .base import Strategy, attend_block, no_pairs
-from .reference import mask_launches, pair_flops, prepare_launches
+from .reference import pair_flops, prepare_launches
 
 # Elements: 4 MiB in float32, so that a tile's several passes stay in the last-level cache.
 SCORES_AT_ONCE = 1 << 20
