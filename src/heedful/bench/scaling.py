@@ -101,7 +101,7 @@ def _forward(*tensors, **options):
 
 
 def figure(rows: list[dict], path: str) -> None:
-    """Time and memory against length, one line a strategy, its fitted exponent at its end."""
+    """Time and memory against length, one line a strategy, its fitted exponent at the side."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -111,33 +111,62 @@ def figure(rows: list[dict], path: str) -> None:
         "#4477AA",
         "#EE6677",
         "#228833",
-        "#CCBB44",
-        "#66CCEE",
+        "#999933",
+        "#33AACC",
         "#AA3377",
-        "#BBBBBB",
+        "#777777",
         "#000000",
-        "#EE8866",
+        "#DD7744",
     ]
     plt.rcParams.update({"font.size": 10, "svg.fonttype": "none"})
-    image, axes = plt.subplots(1, 2, figsize=(11, 4.8), constrained_layout=True)
+    image, axes = plt.subplots(1, 2, figsize=(12, 4.8), constrained_layout=True)
     quantities = (
-        ("seconds", 1.0, "seconds", "time exponent"),
-        ("peak bytes", 2.0**20, "MiB at peak", "memory exponent"),
+        ("seconds", 1.0, "seconds", "time exponent", "forward time"),
+        ("peak bytes", 2.0**20, "MiB", "memory exponent", "peak memory beyond the inputs"),
     )
-    for axis, (quantity, unit, label, exponent) in zip(axes, quantities, strict=True):
-        for color, strategy in zip(colors, CASES, strict=False):
+    for axis, (quantity, unit, label, exponent, title) in zip(axes, quantities, strict=True):
+        ends = []
+        for color, strategy in zip(colors, CASES, strict=True):
             own = [row for row in rows if row["strategy"] == strategy]
             x, y = [row["length"] for row in own], [row[quantity] / unit for row in own]
             axis.plot(x, y, "o-", color=color, markersize=3.5, linewidth=1.6)
-            name = f"{strategy}  N^{own[-1][exponent]:.2f}"
-            axis.annotate(
-                name, (x[-1], y[-1]), xytext=(6, 0), textcoords="offset points", color=color, va="center"
-            )
+            ends.append((y[-1], x[-1], color, f"{strategy}  $N^{{{own[-1][exponent]:.2f}}}$"))
         axis.set(xscale="log", yscale="log", xlabel="length N", ylabel=label)
-        axis.set_xlim(right=axis.get_xlim()[1] * 14)
+        axis.set_title(title, loc="left")
         axis.grid(alpha=0.25, which="major")
         axis.spines[["top", "right"]].set_visible(False)
-    axes[0].set_title("forward time", loc="left")
-    axes[1].set_title("memory beyond the inputs", loc="left")
+        low, high = (float(np.log(bound)) for bound in axis.get_ylim())
+        heights = _apart([(np.log(y) - low) / (high - low) for y, *_ in sorted(ends)], 0.062)
+        for (y, x, color, text), height in zip(sorted(ends), heights, strict=True):
+            axis.annotate(
+                text,
+                xy=(x, y),
+                xytext=(1.06, height),
+                textcoords="axes fraction",
+                color=color,
+                va="center",
+                arrowprops={"arrowstyle": "-", "color": color, "alpha": 0.35, "linewidth": 0.8},
+            )
     image.savefig(path, dpi=150)
     plt.close(image)
+
+
+def _apart(heights: list[float], least: float) -> list[float]:
+    """Ascending heights moved as little as it takes to stand `least` apart."""
+    moved = list(heights)
+    for _ in range(200):
+        for n in range(len(moved) - 1):
+            overlap = least - (moved[n + 1] - moved[n])
+            if overlap > 0:
+                moved[n] -= overlap / 2
+                moved[n + 1] += overlap / 2
+    return moved
+
+
+if __name__ == "__main__":  # python -m heedful.bench.scaling RESULTS.json FIGURE.png
+    import json
+    import sys
+    from pathlib import Path
+
+    results = json.loads(Path(sys.argv[1]).read_text())
+    figure(next(result["rows"] for result in results if result["name"] == "scaling"), sys.argv[2])
