@@ -11,11 +11,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
-SHELL = [line for block in re.findall(r"```\n(.*?)```", README, re.S) for line in block.splitlines()]
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.S | re.M)
+SHELL = [line for language, block in BLOCKS if not language for line in block.splitlines()]
 LONG = ("calibrate", "bench")  # minutes each: that they exist is checked, not what they measure
 
 
-@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.S))
+@pytest.mark.parametrize("code", [block for language, block in BLOCKS if language == "python"])
 def test_python_blocks_run(code, capsys):
     exec(compile(code, "README.md", "exec"), {})
     assert "factored" in capsys.readouterr().out

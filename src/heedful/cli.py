@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -78,9 +77,6 @@ class Explain:
     """Print the plan as JSON."""
 
     def run(self, console: Console) -> int:
-        if self.analyze:
-            # Torch's profiler announces itself on stderr otherwise.
-            os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         import torch
 
         from .attention import explain
