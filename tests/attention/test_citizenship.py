@@ -559,7 +559,7 @@ def test_short_lengths(example, queries, keys, seed):
     """Lengths 0 and 1 give what the formula gives, or the strategy says why not and "auto" does."""
     if example.graph:
         pytest.skip("its graph has nodes of its own; see the next test")
-    # With one key a kernel's normaliser is a single (q·k + 1)², which a draw may put near zero: float32 features
+    # With one key a kernel's normaliser is a single (q·k + 1)², which may lie near zero: float32 features
     # then cancel, so the comparison is made where they have digits to spare.
     dtype = torch.float32 if example.way == "flex" else torch.float64
     tensors = example.draw(seed, queries=queries, keys=keys, dtype=dtype)
