@@ -73,7 +73,7 @@ def run(*, quick: bool, device: str):
     lighter = memory["PyG eager"] / memory["heedful"]
     verdict = (
         f"{eager:.1f}× PyG eager (goal 12), {compiled:.1f}× compiled (goal 5), "
-        f"1/{lighter:.0f} of its memory (goal 1/15); largest difference {difference:.1e}"
+        f"1/{lighter:.1f} of its memory (goal 1/15); largest difference {difference:.1e}"
     )
     return rows, verdict, eager >= 12 and compiled >= 5 and lighter >= 15
 
