@@ -94,11 +94,31 @@ def parse_similarity(text: str, *, degree: int | None = None):
         "argmax": Word(lambda: Argmax(), "argmax"),
         "elu": Word(lambda: EluKernel(), "elu"),
         "polynomial": Word(polynomial, "polynomial(degree=2, constant=1)"),
+        "elukernel": Word(lambda: EluKernel(), "elu"),
+        "randomfeatures": Word(lambda features=256: RandomFeatures(features), "random(256)"),
         "random": Word(lambda features=256: RandomFeatures(features), "random(256)"),
         "softmax": Word(lambda scale=None: Softmax(scale), "softmax"),
         "uniform": Word(lambda: Uniform(), "uniform"),
     }
     return _Reader(text, words, "similarity").read(combine=False)
+
+
+def as_similarity(given):
+    """A similarity, itself or described: what it prints reads back.
+
+    >>> as_similarity("polynomial(degree=3)"), as_similarity("EluKernel()")
+    (Polynomial(degree=3), EluKernel())
+    """
+    return parse_similarity(given) if isinstance(given, str) else given
+
+
+def as_neighbors(given):
+    """Neighbors, themselves or described.
+
+    >>> as_neighbors("Causal() & Window(256)")
+    Causal() & Window(256)
+    """
+    return parse_neighbors(given) if isinstance(given, str) else given
 
 
 def _flat(arguments: tuple) -> list[int]:

@@ -1,0 +1,1 @@
+"""Drop-ins: other libraries' layers, signatures and weights, computed by heedful."""
