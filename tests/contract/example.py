@@ -1,4 +1,4 @@
-"""An example of a layer or model, with what it claims; `test_contract.py` holds every one to the same list."""
+"""An example of a layer or model, with what it claims; all are held to the same list."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import nn
 class Example:
     """How to build one, what to call it with, and which promises it makes.
 
-    `inputs(dtype)` returns the arguments of a call; tensors of floating point among them get `dtype`. Outputs may
-    be a tensor or a tuple whose first entry is judged.
+    `inputs(dtype)` returns the arguments of a call; tensors of floating point among them get `dtype`.
+    Outputs may be a tensor or a tuple whose first entry is judged.
     """
 
     name: str

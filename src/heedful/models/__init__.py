@@ -1,4 +1,4 @@
-"""Models: one file an architecture, short enough to read in one sitting, complete enough to train in earnest."""
+"""Models: one file an architecture, short enough to read in one sitting, complete enough to train."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every model shares: it remembers how it was built, says what it is, and keeps itself in one safe file."""
+"""What models share: they remember how they were built, and keep themselves in one safe file."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Model(nn.Module, metaclass=_Remembered):
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, device: str | torch.device = "cpu") -> Self:
-        """The model that `save` wrote. Raises `ValueError`, saying why, for any file that is not one of these."""
+        """The model that `save` wrote; a `ValueError` says why where the file is not one."""
         header, weights = _read(Path(path), device)
         kind = Model.kinds.get(header["class"])
         if kind is None:
@@ -111,8 +111,9 @@ class Model(nn.Module, metaclass=_Remembered):
 def _kind(part: nn.Module) -> str:
     """What a part is, in a few words: six blocks of one kind are "6 × TransformerBlock"."""
     kinds = {type(child).__name__ for child in part.children()}
-    if isinstance(part, (nn.ModuleList, nn.Sequential)) and len(kinds) == 1 and len(part) > 1:
-        return f"{len(part)} × {kinds.pop()}"
+    count = len(list(part.children()))
+    if isinstance(part, (nn.ModuleList, nn.Sequential)) and len(kinds) == 1 and count > 1:
+        return f"{count} × {kinds.pop()}"
     text = repr(part) if not kinds else ""
     return text if text and "\n" not in text and len(text) <= 48 else type(part).__name__
 
@@ -181,7 +182,7 @@ def _read(path: Path, device) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         )
     except (KeyError, TypeError, ValueError):
         raise ValueError(
-            f"{path} is a safetensors file, but not a model saved by heedful (no configuration in its header)."
+            f"{path} is a safetensors file, but not a model saved by heedful: no configuration in its header."
         ) from None
     if header.get("format") != FORMAT:
         raise ValueError(
