@@ -381,7 +381,7 @@ def _unfolded(outputs, size):
     """(N, B·H, …) to (N, B, H, …); what was not saved stays as it is."""
     out, places = [], []
     for n, t in enumerate(outputs):
-        absent = n > 2 and t.shape[0] == 0
+        absent = n > 0 and t.shape[0] == 0
         out.append(t if absent else t.unflatten(1, (size, -1)))
         places.append(None if absent else 1)
     return tuple(out), tuple(places)

@@ -28,7 +28,8 @@ from .sparse_common import AHEAD, counter_of, head_keys
 def additive_kernels(heads: int, features: int):
     """GAT without edge extras: exp(leaky(q_i + k_j)) with heads and features known, everything in registers.
 
-    leaky is increasing, so a first sweep over k alone finds the row's maximum, leaky(q_i + max_j k_j).
+    leaky is increasing, so a first sweep over k alone finds the row's maximum, leaky(q_i + max_j k_j):
+    so quick that backward finds it again instead of having it kept.
     Per head dS_ij = p_ij (g_i·v_j − D_i) sums to zero over j and leaky' is 1 or `slope`, so with
     O⁺_i = Σ_{q+k>0} p v and P⁺_i = Σ_{q+k>0} p:   dq_i = (1−slope) (g_i·O⁺_i − D_i P⁺_i), no gather.
     For the speakers the same split, summed before the dot product instead of after: with
@@ -39,10 +40,21 @@ def additive_kernels(heads: int, features: int):
     """
     H, F, T = heads, heads * features, 4 * heads
 
+    @njit(nogil=True, cache=True, inline="always")
+    def maximum(here, low, high, col, k, slopes, nothing):
+        top = splat(k.dtype.type(-np.inf), H)
+        for e in range(low, high):
+            top = larger(top, load(k, np.int64(col[e]) * H, H))
+        x = here + top
+        top = where_positive(x, x, x * slopes)
+        if low == high:
+            top = nothing
+        return top
+
     @njit(nogil=True, cache=True)
     def forward(
         start, stop, rowptr, col, edge, q, k, v, seeds, threshold, scale, implied, save, slope,
-        out, m, z, plus, plus_mass,
+        out, z, plus, plus_mass,
     ):  # fmt: skip
         number = q.dtype.type
         keys, drop, columns = head_keys(seeds, H), threshold > np.uint64(0), k.shape[0]
@@ -51,13 +63,7 @@ def additive_kernels(heads: int, features: int):
         for i in range(start, stop):
             low, high = rowptr[i], rowptr[i + 1]
             here = load(q, i * H, H)
-            top = splat(number(-np.inf), H)
-            for e in range(low, high):
-                top = larger(top, load(k, np.int64(col[e]) * H, H))
-            x = here + top
-            top = where_positive(x, x, x * slopes)
-            if low == high:
-                top = nothing
+            top = maximum(here, low, high, col, k, slopes, nothing)
             total, positive, sum_, sum_positive = nothing, nothing, none, none
             for e in range(low, high):
                 j = np.int64(col[e])
@@ -74,7 +80,6 @@ def additive_kernels(heads: int, features: int):
                 sum_ = fma(repeat(p, F), value, sum_)
                 if save:
                     sum_positive = fma(repeat(where_positive(x, p, nothing), F), value, sum_positive)
-            store(m, i * H, top)
             store(z, i * H, total)
             share = reciprocal(total)
             store(out, i * F, sum_ * repeat(share, F))
@@ -83,16 +88,18 @@ def additive_kernels(heads: int, features: int):
                 store(plus_mass, i * H, positive * share)
 
     @njit(nogil=True, cache=True)
-    def listeners(start, stop, rowptr, gradient, q, m, z, out, plus, plus_mass, slope, table, dq):
+    def listeners(start, stop, rowptr, col, gradient, q, k, z, out, plus, plus_mass, slope, table, dq):
         """dq, and one row (q, m, 1/z, D) a listener in `table`: what the speakers' pass gathers, side by
         side.
         """
-        rest = splat(q.dtype.type(1 - slope), H)
+        number = q.dtype.type
+        slopes, rest, nothing = splat(number(slope), H), splat(number(1 - slope), H), splat(number(0), H)
         for i in range(start, stop):
-            g = load(gradient, i * F, F)
+            g, here = load(gradient, i * F, F), load(q, i * H, H)
             d = sums(g * load(out, i * F, F), H)
-            store(table, i * 4 * H, load(q, i * H, H))
-            store(table, (i * 4 + 1) * H, load(m, i * H, H))
+            store(table, i * 4 * H, here)
+            top = maximum(here, rowptr[i], rowptr[i + 1], col, k, slopes, nothing)
+            store(table, (i * 4 + 1) * H, top)
             store(table, (i * 4 + 2) * H, reciprocal(load(z, i * H, H)))
             store(table, (i * 4 + 3) * H, d)
             store(dq, i * H, rest * (sums(g * load(plus, i * F, F), H) - d * load(plus_mass, i * H, H)))

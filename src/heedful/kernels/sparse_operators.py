@@ -106,7 +106,7 @@ def forward(
     implied: bool,
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """(out, m, z, O⁺, P⁺); the last two are empty unless `save` and the kernel has a use for them."""
+    """(out, m, z, O⁺, P⁺); what backward will have no use for is empty."""
     numba = _backend(v.device)
     out, m, z, plus, plus_mass = _forward_outputs(kind, v, rowptr, col, bias, weight, key, value, save)
     H, dv = v.shape[1:]
@@ -117,7 +117,7 @@ def forward(
         over_rows(
             kernel, *index, q.contiguous().numpy(), k.contiguous().numpy(), v.contiguous().numpy(),
             *_dropping(numba, dropout, seed), implied, save, slope,
-            out.numpy(), m.numpy(), z.numpy(), plus.numpy(), plus_mass.numpy(), work=work,
+            out.numpy(), z.numpy(), plus.numpy(), plus_mass.numpy(), work=work,
         )  # fmt: skip
     else:
         common = _common(
@@ -134,11 +134,12 @@ def forward(
 
 def _forward_outputs(kind, v, rowptr, col, bias, weight, key, value, save):
     N, (_, H, dv) = rowptr.shape[0] - 1, v.shape
-    plain = save and _plain(kind, v, col.shape[0], bias, weight, key, value)
-    out, m, z = v.new_empty((N, H, dv)), v.new_empty((N, H)), v.new_empty((N, H))
+    plain = _plain(kind, v, col.shape[0], bias, weight, key, value)
+    out, z = v.new_empty((N, H, dv)), v.new_empty((N, H))
     # The kernels are compiled for three and two dimensions, so what is not there has as many.
-    plus = v.new_empty((N, H, dv) if plain else (0, 0, 0))
-    plus_mass = v.new_empty((N, H) if plain else (0, 0))
+    m = v.new_empty((0, 0) if plain else (N, H))
+    plus = v.new_empty((N, H, dv) if plain and save else (0, 0, 0))
+    plus_mass = v.new_empty((N, H) if plain and save else (0, 0))
     return out, m, z, plus, plus_mass
 
 
@@ -202,8 +203,8 @@ def backward(
         dq, dk, dv_ = (grad if needed else torch.empty_like(t, memory_format=torch.contiguous_format)
                        for grad, needed, t in zip(grads, needs, operands[:3], strict=False))  # fmt: skip
         over_rows(
-            listeners, rowptr.contiguous().numpy(), g, q.contiguous().numpy(),
-            *(t.contiguous().numpy() for t in (m, z, out, plus, plus_mass)),
+            listeners, *_indices(rowptr, col), g,
+            *(t.contiguous().numpy() for t in (q, k, z, out, plus, plus_mass)),
             slope, table, dq.numpy(), work=8 * N * H * dv,
         )  # fmt: skip
         if needs[1] or needs[2]:
