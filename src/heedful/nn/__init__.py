@@ -2,4 +2,29 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from .attention import Attention
+from .norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm, moments_over, normalize_over
+from .patches import PatchEmbed, patchify, unpatchify
+from .positions import AlibiPosition, LearnedPositions, RelativePosition, SinusoidalPositions, T5Position
+from .transformer import FeedForward, TransformerBlock
+
+__all__ = [
+    "AlibiPosition",
+    "Attention",
+    "BatchNorm",
+    "FeedForward",
+    "GroupNorm",
+    "InstanceNorm",
+    "LayerNorm",
+    "LearnedPositions",
+    "PatchEmbed",
+    "RMSNorm",
+    "RelativePosition",
+    "SinusoidalPositions",
+    "T5Position",
+    "TransformerBlock",
+    "moments_over",
+    "normalize_over",
+    "patchify",
+    "unpatchify",
+]
