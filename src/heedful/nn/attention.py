@@ -1,0 +1,221 @@
+"""Multi-head attention over `attend`: self or cross, trained whole or decoded step by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from ..attention import Everyone, Softmax, attend, explain, step
+from ..attention.neighbors import Neighbors
+from ..attention.position import Position
+from ..attention.similarity import Similarity
+from ..graphs import Graph
+from ..phrases import as_neighbors, as_similarity
+
+if TYPE_CHECKING:
+    from ..attention.plan import Plan
+    from ..attention.strategies import CacheState, ScanState
+
+
+class Attention(nn.Module):
+    r"""out_i = W_o concat_h Σ_{j∈N(i)} α_ij W_v x_j,   α_ij ∝ sim(W_q x_i, W_k x_j; i−j)
+
+    Args:
+        dim: width of the tokens.
+        heads: how many heads; each is `head_dim` wide, dim / heads unless given.
+        kv_heads: how many heads keys and values have, shared by query heads in groups; as many unless given.
+        similarity: a `Similarity`, or text such as "softmax", "elu", "polynomial(degree=2)".
+        neighbors: a `Neighbors`, or text such as "causal", "causal & window(256)".
+        position: a `Position` of the operator (`Rotary`, `Alibi` …), or one that learns (`RelativePosition`,
+            `T5Position`, `AlibiPosition`).
+        dropout: share of attention weights zeroed in training.
+        context_dim: width of what cross-attention listens to, if it is not `dim`.
+        learned_scale: learn the inverse temperature β of exp(β q·k), one a head, from 1/√head_dim on.
+
+    >>> import torch, heedful
+    >>> layer = heedful.nn.Attention(64, heads=4, kv_heads=2, neighbors="causal", position=heedful.Rotary())
+    >>> x = torch.randn(2, 10, 64)                       # batch, length, dim
+    >>> whole = layer(x)
+    >>> first, state = layer.step(x[:, :9])              # the same, decoded
+    >>> last, state = layer.step(x[:, 9:], state)
+    >>> torch.allclose(torch.cat([first, last], 1), whole, atol=1e-5)
+    True
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        kv_heads: int | None = None,
+        *,
+        similarity: Similarity | str = "softmax",
+        neighbors: Neighbors | Graph | str = "everyone",
+        position: Position | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        head_dim: int | None = None,
+        context_dim: int | None = None,
+        learned_scale: bool = False,
+    ):
+        super().__init__()
+        kv_heads = heads if kv_heads is None else kv_heads
+        if heads < 1 or kv_heads < 1 or heads % kv_heads:
+            raise ValueError(
+                f"Attention: heads={heads}, kv_heads={kv_heads}; both are 1 or more, the first a multiple of "
+                f"the second."
+            )
+        if head_dim is None and dim % heads:
+            raise ValueError(
+                f"Attention: dim={dim} does not divide into heads={heads}; change one, or give head_dim."
+            )
+        if position is not None and not isinstance(position, Position):
+            raise TypeError(
+                f"Attention: position must be a Position such as Rotary() or RelativePosition(heads, reach), "
+                f"got {position!r}. LearnedPositions and SinusoidalPositions are added to the tokens before."
+            )
+        if not 0 <= dropout < 1:
+            raise ValueError(f"Attention(dropout={dropout}): must lie in [0, 1).")
+        self.dim, self.heads, self.kv_heads = dim, heads, kv_heads
+        self.head_dim = dim // heads if head_dim is None else head_dim
+        self.neighbors, self.position, self.dropout = as_neighbors(neighbors), position, dropout
+        self.scale: nn.Parameter | None
+        self._take(as_similarity(similarity), learned_scale)
+        # One product gives queries, keys and values, unless the latter come from tokens of another width.
+        query, pair = heads * self.head_dim, 2 * kv_heads * self.head_dim
+        self.context_dim = context_dim
+        self.query_key_value = nn.Linear(dim, query + pair if context_dim is None else query, bias=bias)
+        self.key_value = None if context_dim is None else nn.Linear(context_dim, pair, bias=bias)
+        self.output = nn.Linear(query, dim, bias=bias)
+
+    def _take(self, similarity: Similarity, learned_scale: bool) -> None:
+        """Keep the similarity; a scale that learns becomes a parameter of the layer."""
+        if not isinstance(similarity, Similarity):
+            raise TypeError(
+                f"Attention: similarity must be a Similarity such as Softmax(), or its name; "
+                f"got {similarity!r}."
+            )
+        scale = getattr(similarity, "scale", None)
+        if learned_scale:
+            if not isinstance(similarity, Softmax) or isinstance(scale, Tensor):
+                raise ValueError(
+                    f"Attention(learned_scale=True): learns the β of Softmax(), got similarity={similarity}."
+                )
+            scale = nn.Parameter(torch.full((self.heads,), self.head_dim**-0.5 if scale is None else scale))
+        for name, part in vars(similarity).items():
+            if isinstance(part, nn.Parameter) and not (isinstance(similarity, Softmax) and name == "scale"):
+                raise TypeError(
+                    f"Attention: {similarity} holds a parameter, {name}, that the layer would not train, "
+                    f"move or save. Only Softmax's scale may be one, and FeatureMap may hold a module."
+                )
+        self.register_parameter("scale", scale if isinstance(scale, nn.Parameter) else None)
+        self._similarity = similarity
+        phi = getattr(similarity, "phi", None)
+        self.phi = phi if isinstance(phi, nn.Module) else None
+
+    @property
+    def similarity(self) -> Similarity:
+        return self._similarity if self.scale is None else Softmax(self.scale)
+
+    def forward(
+        self, x: Tensor, context: Tensor | None = None, *, neighbors: Neighbors | Graph | None = None
+    ) -> Tensor:
+        """x (..., length, dim) listens to itself, or to `context` (..., other length, dim).
+
+        `neighbors` narrows who is heard, for this call: padding as a `Mask`, packed sequences as `Segments`.
+        """
+        query, key, value = self.project(x, context)
+        out = attend(
+            query,
+            key,
+            value,
+            similarity=self.similarity,
+            neighbors=self._heard(neighbors),
+            position=self.position,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return self.output(out.transpose(-2, -3).flatten(-2))
+
+    def step(
+        self, x: Tensor, state: CacheState | ScanState | None = None
+    ) -> tuple[Tensor, CacheState | ScanState]:
+        """The next tokens x (..., new, dim) of a causal layer, and the state to pass next time; None begins.
+
+        Feeding a sequence in pieces gives what `forward` gives in eval mode for the whole. The state is keys
+        and values heard so far, or for kernels one total of constant size.
+        """
+        query, key, value = self.project(x)
+        out, state = step(
+            query,
+            key,
+            value,
+            state,
+            similarity=self.similarity,
+            neighbors=self.neighbors,
+            position=self.position,
+        )
+        return self.output(out.transpose(-2, -3).flatten(-2)), state
+
+    def explain(self, x: Tensor, context: Tensor | None = None, **options) -> Plan:
+        """The plan `forward` would follow; options are those of `heedful.explain`."""
+        query, key, value = self.project(x, context)
+        return explain(
+            query,
+            key,
+            value,
+            similarity=self.similarity,
+            neighbors=self.neighbors,
+            position=self.position,
+            dropout=self.dropout if self.training else 0.0,
+            **options,
+        )
+
+    def project(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, (..., heads, length, head_dim)."""
+        self._check(x, context)
+        query, pair = self.heads * self.head_dim, 2 * self.kv_heads * self.head_dim
+        if context is None and self.key_value is None:
+            split = self.query_key_value(x).unflatten(-1, (-1, self.head_dim)).transpose(-2, -3)
+            return split.split([self.heads, self.kv_heads, self.kv_heads], -3)
+        if self.key_value is not None:
+            q, kv = self.query_key_value(x), self.key_value(context)
+        else:
+            weight, bias = self.query_key_value.weight, self.query_key_value.bias
+            q_bias, kv_bias = (None, None) if bias is None else bias.split([query, pair])
+            q_weight, kv_weight = weight.split([query, pair])
+            q = nn.functional.linear(x, q_weight, q_bias)
+            kv = nn.functional.linear(context, kv_weight, kv_bias)  # type: ignore[arg-type]
+        q, kv = (z.unflatten(-1, (-1, self.head_dim)).transpose(-2, -3) for z in (q, kv))
+        return q, *kv.split([self.kv_heads, self.kv_heads], -3)
+
+    def _heard(self, neighbors: Neighbors | Graph | None) -> Neighbors | Graph:
+        if neighbors is None:
+            return self.neighbors
+        return neighbors if isinstance(self.neighbors, Everyone) else self.neighbors & neighbors
+
+    def _check(self, x: Tensor, context: Tensor | None) -> None:
+        if x.dim() < 2 or x.shape[-1] != self.dim:
+            raise ValueError(f"Attention: x has shape {tuple(x.shape)}; takes (..., length, {self.dim}).")
+        if context is None:
+            if self.key_value is not None:
+                raise ValueError(
+                    f"Attention(context_dim={self.context_dim}): this layer listens to a context; pass one."
+                )
+            return
+        wanted = self.dim if self.context_dim is None else self.context_dim
+        if context.dim() < 2 or context.shape[-1] != wanted:
+            raise ValueError(
+                f"Attention: context has shape {tuple(context.shape)}; takes (..., length, {wanted})."
+            )
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.dim}", f"heads={self.heads}"]
+        if self.kv_heads != self.heads:
+            parts.append(f"kv_heads={self.kv_heads}")
+        parts += [f"similarity={self.similarity}", f"neighbors={self.neighbors}"]
+        if self.position is not None and not isinstance(self.position, nn.Module):
+            parts.append(f"position={self.position}")
+        if self.dropout:
+            parts.append(f"dropout={self.dropout:g}")
+        return ", ".join(parts)
