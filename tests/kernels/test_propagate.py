@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from heedful import Graph
 from heedful.kernels import propagate as kernels
 
 INDEX = [torch.int32, torch.int64]
@@ -107,3 +108,33 @@ def test_flops_are_counted(inputs):
     with FlopCounterMode(display=False) as counter:
         kernels.propagate(*ring(), x, weight).sum().backward()
     assert counter.get_total_flops() == 3 * 2 * 10 * 2 * 3  # forward, gradient of x, gradient of the weights
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("heads", "features"), [(1, 8), (1, 48), (1, 64), (1, 192), (4, 8), (8, 8), (2, 32)])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_loops_compiled_for_a_shape(heads, features, weighted, dtype, seed, monkeypatch):
+    """The same sums, to the rounding of another order, isolated nodes and hubs included."""
+    from heedful.kernels import propagate_shaped
+
+    nodes, edges = 50, 400
+    source = torch.randint(nodes, (edges,))
+    target = torch.randint(nodes, (edges,)).clamp_max(
+        nodes // 2
+    )  # half the nodes hear nobody, one hears many
+    x, weight = torch.randn(nodes, heads, features, dtype=dtype), torch.randn(edges, heads, dtype=dtype)
+    structure = Graph.from_edges(source, target, nodes=nodes).structure
+    weight = weight if weighted else None
+    general = kernels.propagate(*structure.forward, *structure.backward, x, weight)
+    shaped = []
+    make = propagate_shaped.shaped_rows
+    monkeypatch.setattr(propagate_shaped, "WORTH_A_SHAPE", 0)
+    monkeypatch.setattr(propagate_shaped, "shaped_rows", lambda *shape: shaped.append(shape) or make(*shape))
+    special = kernels.propagate(*structure.forward, *structure.backward, x, weight)
+    assert shaped
+    bound = 1e-5 if dtype == torch.float32 else 1e-13
+    torch.testing.assert_close(special, general, rtol=bound, atol=bound * 10)
+    expected = torch.zeros_like(x).index_add(
+        0, target, x[source] * (1 if weight is None else weight[..., None])
+    )
+    torch.testing.assert_close(special, expected, rtol=bound, atol=bound * 10)

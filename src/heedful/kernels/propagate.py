@@ -78,18 +78,29 @@ def _propagate(
     if x.device.type != "cpu":
         return _propagate_plain(rowptr, col, edge, x, weight)
 
-    from . import propagate_numba as kernels
-
     x = x.contiguous()
     out = torch.empty(rows, *x.shape[1:], dtype=x.dtype)
     work = col.shape[0] * x.shape[1] * x.shape[2]
+    add_weighted_rows, add_rows = _loops(work, *x.shape[1:], weight is None)
     if weight is None:
         flat = (x.flatten(1).numpy(), out.flatten(1).numpy())
-        over_rows(kernels.add_rows, rowptr.numpy(), col.numpy(), *flat, work=work)
+        over_rows(add_rows, rowptr.numpy(), col.numpy(), *flat, work=work)
     else:
         arrays = (col.numpy(), edge.numpy(), weight.contiguous().numpy(), x.numpy(), out.numpy())
-        over_rows(kernels.add_weighted_rows, rowptr.numpy(), *arrays, work=work)
+        over_rows(add_weighted_rows, rowptr.numpy(), *arrays, work=work)
     return out
+
+
+def _loops(work: int, heads: int, features: int, shared: bool):
+    """(weighted, plain): compiled for this shape if that pays off, else those any shape can take."""
+    from . import propagate_numba, propagate_shaped
+
+    if shared:  # one weight for all heads, so they are just more features
+        heads, features = 1, heads * features
+    block = propagate_shaped.block_of(heads, features)
+    if block is None or work < propagate_shaped.WORTH_A_SHAPE:
+        return propagate_numba.add_weighted_rows, propagate_numba.add_rows
+    return propagate_shaped.shaped_rows(heads, block)
 
 
 @torch.library.custom_op("heedful::edge_dot", mutates_args=())
