@@ -13,7 +13,7 @@ from numba import njit
 
 from .lanes import fma, load, prefetch, repeat, splat, store
 
-AHEAD = 8  # edges between asking for a row and using it
+ROW_AHEAD, WEIGHT_AHEAD = 12, 24  # edges between asking for a row or a weight and using it
 WORTH_A_SHAPE = 1 << 20  # scalar operations; a shape takes a second to compile, once and for all
 BLOCKS = (64, 32, 16, 8)  # features summed at a time: four to eight registers
 
@@ -38,7 +38,8 @@ def shaped_rows(heads: int, block: int):
             for start in range(0, width, B):
                 total = nothing
                 for s in range(rowptr[i], rowptr[i + 1]):
-                    prefetch(x, np.int64(col[min(s + AHEAD, end)]) * width + start, B)
+                    prefetch(weight, np.int64(edge[min(s + WEIGHT_AHEAD, end)]) * H, H)
+                    prefetch(x, np.int64(col[min(s + ROW_AHEAD, end)]) * width + start, B)
                     w = repeat(load(weight, np.int64(edge[s]) * H, H), B)
                     total = fma(w, load(x, np.int64(col[s]) * width + start, B), total)
                 store(out, i * width + start, total)
@@ -50,7 +51,7 @@ def shaped_rows(heads: int, block: int):
             for start in range(0, width, B):
                 total = nothing
                 for s in range(rowptr[i], rowptr[i + 1]):
-                    prefetch(x, np.int64(col[min(s + AHEAD, end)]) * width + start, B)
+                    prefetch(x, np.int64(col[min(s + ROW_AHEAD, end)]) * width + start, B)
                     total = total + load(x, np.int64(col[s]) * width + start, B)
                 store(out, i * width + start, total)
 
