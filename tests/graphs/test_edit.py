@@ -167,3 +167,21 @@ def test_batch_of_unlike_graphs_is_refused():
 def test_square_methods_refuse_bipartite(method):
     with pytest.raises(ValueError, match="bipartite"):
         getattr(Graph.from_edges([0], [0], sources=2, targets=1), method)()
+
+
+def test_loops_are_found_once_and_follow_the_attributes(tangled):
+    one, two = tangled.with_self_loops(), tangled.with_edges(weight=2 * tangled.weight).with_self_loops()
+    assert one.structure is two.structure
+    torch.testing.assert_close(two.weight[: tangled.edges], 2 * one.weight[: tangled.edges])
+    with pytest.raises(ValueError, match="bipartite"):
+        Graph.from_edges([0], [0], sources=2, targets=1).with_self_loops()
+
+
+def test_a_graph_first_seen_in_inference_mode_can_be_trained_on(tangled):
+    x = torch.randn(10, 3, dtype=torch.float64, requires_grad=True)
+    with torch.inference_mode():
+        tangled.with_self_loops().aggregate(x, "std")
+        _ = tangled.source
+    loops = tangled.with_self_loops()
+    (loops.aggregate(x, "std").sum() + x.index_select(0, tangled.source).sum()).backward()
+    assert x.grad.isfinite().all()

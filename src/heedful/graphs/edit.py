@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 
 def with_self_loops(graph: Graph, fill: dict[str, float]) -> Graph:
-    """See `Graph.with_self_loops`."""
-    lacking = torch.ones(graph.nodes, dtype=torch.bool, device=graph.device)
-    lacking[graph.source[graph.source == graph.target]] = False
-    loops = lacking.nonzero().squeeze(1)
+    """See `Graph.with_self_loops`; in a bipartite graph target i is taken for source i."""
+    structure = graph.structure.looped
     if fill["weight"] != 1 and graph.weight is None:
         graph = graph.with_edges(weight=edge_weight(graph))
-    return _add(graph, loops, loops, extend(graph.attributes, len(loops), fill))
+    attributes = extend(graph.attributes, structure.edges - graph.edges, fill)
+    return type(graph)(structure, sizes=graph.sizes, **attributes)
 
 
 def undirected(graph: Graph) -> Graph:

@@ -328,6 +328,7 @@ class Graph:
         tensor([[0, 1, 1, 2],
                 [0, 0, 1, 2]])
         """
+        _ = self.nodes  # a bipartite graph has no selves: say so
         return edit.with_self_loops(self, {"weight": weight, "bias": bias, "key": key, "value": value})
 
     def without_self_loops(self) -> Graph:

@@ -6,6 +6,7 @@ edge[s]. Slots of a row are sorted by source, equal sources by edge number.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -34,6 +35,7 @@ class Structure:
         self.edges = forward.col.shape[0]
         self._backward = backward
         self._ends: tuple[Tensor, Tensor] | None = None
+        self._looped: Structure | None = None
 
     @classmethod
     def from_edges(cls, source: Tensor, target: Tensor, sources: int, targets: int) -> Structure:
@@ -44,7 +46,8 @@ class Structure:
     def backward(self) -> Slots:
         """The transpose: edges grouped by source."""
         if self._backward is None:
-            self._backward = transpose(self.forward, self.sources)
+            with lasting():
+                self._backward = transpose(self.forward, self.sources)
         return self._backward
 
     @property
@@ -52,11 +55,25 @@ class Structure:
         """Source and target of each edge, int64, in the caller's order."""
         if self._ends is None:
             _, col, edge = self.forward
-            source, target = torch.empty(2, self.edges, dtype=torch.int64, device=col.device)
-            source[edge] = col.long()
-            target[edge] = row_of_slot(self.forward)
+            with lasting():
+                source, target = torch.empty(2, self.edges, dtype=torch.int64, device=col.device)
+                source[edge] = col.long()
+                target[edge] = row_of_slot(self.forward)
             self._ends = source, target
         return self._ends
+
+    @property
+    def looped(self) -> Structure:
+        """The same with an edge i→i for every target i that has none, numbered after the others."""
+        if self._looped is None:
+            source, target = self.ends
+            with lasting():
+                lacking = torch.ones(self.targets, dtype=torch.bool, device=source.device)
+                lacking[target[source == target]] = False
+                loops = lacking.nonzero().squeeze(1)
+                ends = torch.cat([source, loops]), torch.cat([target, loops])
+                self._looped = Structure.from_edges(*ends, self.sources, self.targets)
+        return self._looped
 
     def reverse(self) -> Structure:
         """Every edge turned round: speakers listen."""
@@ -66,6 +83,11 @@ class Structure:
         """The same connections on another device."""
         backward = None if self._backward is None else self._backward.to(device)
         return Structure(self.forward.to(device), self.sources, backward=backward)
+
+
+def lasting():
+    """Around tensors made once and kept: made in inference mode, they could never take part in training."""
+    return nullcontext() if torch.compiler.is_compiling() else torch.inference_mode(False)
 
 
 def group(row: Tensor, col: Tensor, rows: int, cols: int) -> Slots:
