@@ -507,3 +507,18 @@ def test_parameters_of_another_precision_are_converted(strategy):
     if strategy not in ("fused",):
         out = attend(Q, K, V, similarity=Additive(weight=torch.ones(8).double()), **options)
         assert out.dtype == torch.float32
+
+
+def test_numbers_that_are_not_whole():
+    with pytest.raises(
+        TypeError, match=r"Segments\(lengths\): takes a list of whole numbers, got \[1.5, 2\]"
+    ):
+        heedful.Segments([1.5, 2])
+    with pytest.raises(TypeError, match=r"Global\(indices\): takes a list of whole numbers"):
+        heedful.Global(0)
+
+
+def test_a_feature_map_that_maps_nothing():
+    x = torch.randn(1, 3, 4)
+    with pytest.raises(ValueError, match=r"phi must map \(..., 4\) to \(..., features\); it made \(\)"):
+        heedful.attend(x, x, x, similarity=heedful.FeatureMap(torch.sum))

@@ -185,3 +185,22 @@ def test_a_graph_first_seen_in_inference_mode_can_be_trained_on(tangled):
     loops = tangled.with_self_loops()
     (loops.aggregate(x, "std").sum() + x.index_select(0, tangled.source).sum()).backward()
     assert x.grad.isfinite().all()
+
+
+def test_in_both_and_in_either(seed):
+    a, b = (torch.rand(6, 5) < 0.4 for _ in range(2))  # (targets, sources)
+    first, second = Graph.from_dense(a), Graph.from_dense(b)
+    assert torch.equal((first & second).adjacency().bool(), a & b)
+    assert torch.equal((first | second).adjacency().bool(), a | b)
+
+
+def test_in_both_keeps_what_edges_carry():
+    graph = Graph.from_edges([0, 1, 1], [1, 2, 2], weight=[1.0, 2.0, 3.0])
+    both = graph & Graph.from_edges([1], [2], nodes=3)
+    assert both.weight.tolist() == [2.0, 3.0]
+    with pytest.raises(ValueError, match="weight would be lost"):
+        _ = Graph.from_edges([1], [2], nodes=3) & graph
+    with pytest.raises(ValueError, match="same nodes"):
+        _ = graph | Graph.from_edges([0], [1])
+    with pytest.raises(TypeError, match="unsupported operand"):
+        _ = graph & 3

@@ -274,6 +274,13 @@ class Window(_Interval):
         return f"Window({self.high})"
 
 
+def _whole_numbers(what: str, given) -> list[int]:
+    try:
+        return [index(number) for number in (given.tolist() if isinstance(given, Tensor) else given)]
+    except TypeError:
+        raise TypeError(f"{what}: takes a list of whole numbers, got {given!r}.") from None
+
+
 class Segments(Neighbors):
     """Block-diagonal: positions are cut into runs of the given lengths, and nobody hears another run.
 
@@ -285,7 +292,7 @@ class Segments(Neighbors):
     """
 
     def __init__(self, lengths: Sequence[int] | Tensor):
-        lengths = [index(length) for length in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
+        lengths = _whole_numbers("Segments(lengths)", lengths)
         if not lengths or min(lengths) < 0:
             raise ValueError(f"Segments(lengths={lengths}): takes one or more lengths, none negative.")
         self.lengths = tuple(lengths)
@@ -363,9 +370,7 @@ class Global(Neighbors):
     """
 
     def __init__(self, indices: Sequence[int] | Tensor):
-        indices = sorted(
-            {index(place) for place in (indices.tolist() if isinstance(indices, Tensor) else indices)}
-        )
+        indices = sorted(set(_whole_numbers("Global(indices)", indices)))
         if not indices or indices[0] < 0:
             raise ValueError(f"Global(indices={indices}): takes one or more positions, none negative.")
         self.indices = tuple(indices)

@@ -8,12 +8,13 @@ their parameters. `Rotary` turns queries and keys instead, before they are compa
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from .problem import PositionFacts
-from .transforms import traced
+from .transforms import forward_mode_active, lasting, traced
 
 
 class Position:
@@ -243,25 +244,60 @@ class Rotary(Position):
 
     def rotate(self, x: Tensor, start: int) -> Tensor:
         """x of shape (..., length, dim), its first row at position `start`."""
-        dims = self.dims or x.shape[-1]
+        dims, length = self.dims or x.shape[-1], x.shape[-2]
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-        rate = self.base ** (-torch.arange(0, dims, 2, device=x.device, dtype=wide) / dims)
-        angle = (torch.arange(x.shape[-2], device=x.device, dtype=wide) + start)[:, None] * rate
-        cos, sin = angle.cos(), angle.sin()
         turned = x[..., :dims].to(wide)
-        if self.interleaved:
-            a, b = turned.unflatten(-1, (-1, 2)).unbind(-1)
-            turned = torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+        if traced() or forward_mode_active():
+            turned = self._turn(turned, torch.arange(length, device=x.device, dtype=wide) + start)
         else:
-            a, b = turned.chunk(2, -1)
-            turned = torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
-        return torch.cat([turned.to(x.dtype), x[..., dims:]], -1)
+            turned = self._turn_complex(turned, _turns(self.base, dims, start, length, x.device, wide))
+        turned = turned.to(x.dtype)
+        return turned if dims == x.shape[-1] else torch.cat([turned, x[..., dims:]], -1)
+
+    def _turn(self, x: Tensor, at: Tensor) -> Tensor:
+        """Pairs (a, b) → (a cos − b sin, a sin + b cos)."""
+        angle = _angles(self.base, x.shape[-1], at)
+        cos, sin = angle.cos(), angle.sin()
+        a, b = x.unflatten(-1, (-1, 2)).unbind(-1) if self.interleaved else x.chunk(2, -1)
+        a, b = a * cos - b * sin, a * sin + b * cos
+        return torch.stack([a, b], -1).flatten(-2) if self.interleaved else torch.cat([a, b], -1)
+
+    def _turn_complex(self, x: Tensor, turns: Tensor) -> Tensor:
+        """The same as products of complex numbers, with fewer passes over memory."""
+        if not self.interleaved:
+            z = torch.complex(*x.chunk(2, -1)) * turns
+            return torch.cat([z.real, z.imag], -1)
+        pairs = x.unflatten(-1, (-1, 2))
+        if pairs.stride(-1) != 1 or pairs.storage_offset() % 2 or any(n % 2 for n in pairs.stride()[:-1]):
+            pairs = pairs.contiguous()
+        return torch.view_as_real(torch.view_as_complex(pairs) * turns).flatten(-2)
 
     def apply(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         return self.rotate(query, key.shape[-2] - query.shape[-2]), self.rotate(key, 0)
 
     def __repr__(self):
         return f"Rotary(base={self.base:g})"
+
+
+def _angles(base: float, dims: int, at: Tensor) -> Tensor:
+    """i·θ_m for these positions i, (length, dims / 2)."""
+    return at[:, None] * base ** (-torch.arange(0, dims, 2, device=at.device, dtype=at.dtype) / dims)
+
+
+def _turns(base: float, dims: int, start: int, length: int, device, dtype) -> Tensor:
+    """cos iθ_m + √−1 sin iθ_m for positions from `start` on; those from 0 on are remembered."""
+    if start < 0:  # the first of more queries than keys
+        angle = _angles(base, dims, torch.arange(start, start + length, device=device, dtype=dtype))
+        return torch.complex(angle.cos(), angle.sin())
+    room = max(64, 1 << (start + length - 1).bit_length())
+    return _kept_turns(base, dims, room, device, dtype)[start : start + length]
+
+
+@lru_cache(maxsize=32)
+def _kept_turns(base: float, dims: int, length: int, device, dtype) -> Tensor:
+    with lasting():
+        angle = _angles(base, dims, torch.arange(length, device=device, dtype=dtype))
+        return torch.complex(angle.cos(), angle.sin())
 
 
 def toeplitz_block(table: Tensor, rows: tuple[int, int], columns: tuple[int, int], keys: int) -> Tensor:

@@ -334,7 +334,13 @@ class FeatureMap(Similarity):
             return self.size
         if dim not in self._sizes:
             with torch.no_grad():
-                self._sizes[dim] = self.phi(self._probe(dim)).shape[-1]
+                features = self.phi(self._probe(dim))
+            if not isinstance(features, Tensor) or features.dim() != 2 or features.shape[0] != 1:
+                got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+                raise ValueError(
+                    f"{self}: phi must map (..., {dim}) to (..., features); it made {got} of (1, {dim})."
+                )
+            self._sizes[dim] = features.shape[-1]
         return self._sizes[dim]
 
     def _probe(self, dim: int) -> Tensor:

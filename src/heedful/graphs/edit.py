@@ -41,6 +41,35 @@ def _add(graph: Graph, source: Tensor, target: Tensor, attributes: dict[str, Ten
     return type(graph)(structure, sizes=graph.sizes, **attributes)
 
 
+def intersection(graph: Graph, other: Graph) -> Graph:
+    """See `Graph.__and__`."""
+    here, there = _numbered(graph, other, "&")
+    if other.attributes:
+        lost = " and ".join(other.attributes)
+        raise ValueError(f"graph & other: other's {lost} would be lost; put the graph that carries it first.")
+    return filter_edges(graph, torch.isin(here, there))
+
+
+def union(graph: Graph, other: Graph) -> Graph:
+    """See `Graph.__or__`."""
+    here, there = _numbered(graph, other, "|")
+    new = (~torch.isin(there, here)).nonzero().squeeze(1)
+    attributes = concatenate([graph.attributes, select(other.attributes, new)], where="graph | other")
+    return _add(graph, other.source[new], other.target[new], attributes)
+
+
+def _numbered(graph: Graph, other: Graph, sign: str) -> tuple[Tensor, Tensor]:
+    """One number for each pair of ends, the same in both graphs."""
+    if (graph.sources, graph.targets) != (other.sources, other.targets):
+        raise ValueError(
+            f"graph {sign} other: {graph.sources} sources and {graph.targets} targets meet "
+            f"{other.sources} and {other.targets}; both must be over the same nodes."
+        )
+    if graph.device != other.device:
+        raise ValueError(f"graph {sign} other: one is on {graph.device}, the other on {other.device}.")
+    return graph.target * graph.sources + graph.source, other.target * graph.sources + other.source
+
+
 def filter_edges(graph: Graph, keep) -> Graph:
     """See `Graph.filter`."""
     keep = torch.as_tensor(keep, device=graph.device)

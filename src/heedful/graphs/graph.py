@@ -372,6 +372,22 @@ class Graph:
         """
         return edit.coalesce(self)
 
+    def __and__(self, other: Graph) -> Graph:
+        """The edges whose ends are also joined in `other`, with what they carry.
+
+        >>> (Graph.from_edges([0, 1], [1, 2]) & Graph.from_edges([1], [2], nodes=3)).to_edge_index().tolist()
+        [[1], [2]]
+        """
+        return edit.intersection(self, other) if isinstance(other, Graph) else NotImplemented
+
+    def __or__(self, other: Graph) -> Graph:
+        """All edges, then those of `other` whose ends are not joined yet.
+
+        >>> (Graph.from_edges([0], [1]) | Graph.from_edges([0, 1], [1, 0])).to_edge_index().tolist()
+        [[0, 1], [1, 0]]
+        """
+        return edit.union(self, other) if isinstance(other, Graph) else NotImplemented
+
     def filter(self, keep) -> Graph:
         """Keep the edges at which the boolean `keep` (edges,), in the caller's order, is true. Nodes stay.
 
