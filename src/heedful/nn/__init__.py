@@ -6,12 +6,16 @@ from .attention import Attention
 from .norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm, moments_over, normalize_over
 from .patches import PatchEmbed, patchify, unpatchify
 from .positions import AlibiPosition, LearnedPositions, RelativePosition, SinusoidalPositions, T5Position
+from .recurrent import GRU, LSTM, ElmanRNN
 from .transformer import FeedForward, TransformerBlock
 
 __all__ = [
+    "GRU",
+    "LSTM",
     "AlibiPosition",
     "Attention",
     "BatchNorm",
+    "ElmanRNN",
     "FeedForward",
     "GroupNorm",
     "InstanceNorm",
