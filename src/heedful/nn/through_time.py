@@ -104,53 +104,65 @@ class _ByHand(torch.autograd.Function):
         layers = _layers(flat)
         slopes = ACTIVATIONS[ctx.activation][1](fired)
         if ctx.k is None:
-            grad_h, delta, grad_start = _recursion(layers, slopes, e)
+            delta, flow = _recursion(layers, slopes, e)
         else:
-            grad_h, delta, grad_start = _truncated_recursion(layers, slopes, e, ctx.k)
+            delta, flow = _truncated_recursion(layers, slopes, e, ctx.k)
         h = nudged(fired, nudge)
         below = [x, *h[:-1]]
-        before = torch.cat([start.unsqueeze(2), h[:, :, :-1]], 2)  # h_{t−1}
         found = []
         for number, (_, _, b) in enumerate(layers):
-            found.append(torch.einsum("nth,nti->hi", delta[number], below[number]))
-            found.append(torch.einsum("nth,nti->hi", delta[number], before[number]))
+            found.append(_outer(delta[number], below[number]))
+            at_first = _outer(delta[number][:, :1], start[number].unsqueeze(1))
+            found.append(_outer(delta[number][:, 1:], h[number, :, :-1]) + at_first)
             found.append(None if b is None else delta[number].sum((0, 1)))
         grad_x = delta[0] @ layers[0][0]
-        grad_nudge = None if nudge is None else grad_h - e  # e reaches the nudge where it is added to φ
+        grad_start = torch.stack([each[:, 0] for each in flow])
+        grad_nudge = None
+        if nudge is not None:  # e reaches it by the sum φ + nudge; here comes what later steps and layers say
+            above = [*(delta[i + 1] @ layers[i + 1][0] for i in range(len(layers) - 1)), 0]
+            grad_nudge = torch.stack([_later(each) + more for each, more in zip(flow, above, strict=True)])
         return None, None, grad_x, grad_start, grad_nudge, *found
 
 
-def _recursion(layers: list[Layer], slopes: Tensor, e: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """∇h_t, δ_t and ∇h_0 of every layer: from the top layer down, from the last step back."""
-    grad_h, delta, grad_start = [], [], []
-    above = torch.zeros_like(e[0])
+def _recursion(layers: list[Layer], slopes: Tensor, e: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """δ_t and W_hᵀ δ_t of every layer, (N, T, hidden): from the top layer down, from the last step back."""
+    found = []
+    direct = e[-1]
     for number, (W_x, W_h, _) in reversed(list(enumerate(layers))):
-        direct, slope = (e[number] + above).unbind(1), slopes[number].unbind(1)
-        flow, grads, deltas = torch.zeros_like(direct[0]), [], []
-        for t in reversed(range(len(direct))):
-            grads.append(direct[t] + flow)
-            deltas.append(slope[t] * grads[-1])
+        flow, deltas, flows = torch.zeros_like(direct[:, 0]), [], []
+        for e_t, slope in zip(reversed(direct.unbind(1)), reversed(slopes[number].unbind(1)), strict=True):
+            deltas.append(slope * (e_t + flow))
             flow = deltas[-1] @ W_h
-        grad_h.append(torch.stack(grads[::-1], 1))
-        delta.append(torch.stack(deltas[::-1], 1))
-        grad_start.append(flow)
-        above = delta[-1] @ W_x
-    return torch.stack(grad_h[::-1]), torch.stack(delta[::-1]), torch.stack(grad_start[::-1])
+            flows.append(flow)
+        found.append((torch.stack(deltas[::-1], 1), torch.stack(flows[::-1], 1)))
+        if number:
+            direct = e[number - 1] + found[-1][0] @ W_x
+    return [delta for delta, _ in found[::-1]], [flow for _, flow in found[::-1]]
 
 
-def _truncated_recursion(layers: list[Layer], slopes: Tensor, e: Tensor, k: int):
-    """The same followed k times, for all t at once: after round r, ∇h_t holds what L_t … L_{t+r} say."""
-    grad_h, delta = list(e), [torch.zeros_like(each) for each in e]
-    grad_start = [torch.zeros_like(each[:, 0]) for each in e]
+def _truncated_recursion(
+    layers: list[Layer], slopes: Tensor, e: Tensor, k: int
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The same followed k times, for all t at once: after round r, δ_t holds what L_t … L_{t+r} say."""
+    delta, flow = [torch.zeros_like(each) for each in e], [torch.zeros_like(each) for each in e]
     for _ in range(k + 1):
-        above = torch.zeros_like(e[0])
+        direct = e[-1]
         for number, (W_x, W_h, _) in reversed(list(enumerate(layers))):
-            flow = delta[number] @ W_h  # out of steps 1 … T, into steps 0 … T−1
-            grad_start[number] = flow[:, 0]
-            grad_h[number] = e[number] + above + F.pad(flow[:, 1:], (0, 0, 0, 1))
-            delta[number] = slopes[number] * grad_h[number]
-            above = delta[number] @ W_x
-    return torch.stack(grad_h), torch.stack(delta), torch.stack(grad_start)
+            flow[number] = delta[number] @ W_h
+            delta[number] = slopes[number] * (direct + _later(flow[number]))
+            if number:
+                direct = e[number - 1] + delta[number] @ W_x
+    return delta, flow
+
+
+def _later(flow: Tensor) -> Tensor:
+    """What flows into each step from the one after it; nothing into the last."""
+    return F.pad(flow[:, 1:], (0, 0, 0, 1))
+
+
+def _outer(delta: Tensor, x: Tensor) -> Tensor:
+    """Σ δ_t x_tᵀ over steps and samples."""
+    return delta.flatten(0, 1).T @ x.flatten(0, 1)
 
 
 def _layers(flat) -> list[Layer]:
