@@ -12,13 +12,14 @@ from torch import Tensor
 from ..graphs import Graph
 from .check import check_call
 from .neighbors import Causal, Neighbors, as_neighbors
-from .operator import _SOFTMAX, attend
+from .operator import _EVERYONE, _SOFTMAX, attend
 from .position import Position
 from .similarity import Similarity
-from .strategies import CacheState, Call, Scan, ScanState
+from .strategies import STRATEGIES, CacheState, Call, Scan, ScanState
 from .strategies.cache import append
 
 _CAUSAL = Causal()
+_COMPLETE = _EVERYONE.facts(1, 1)
 
 
 def step(
@@ -44,7 +45,56 @@ def step(
     >>> torch.allclose(torch.cat([first, rest], 1), whole, atol=1e-6)
     True
     """
-    neighbors = as_neighbors(neighbors)
+    try:
+        seen = (
+            query.shape,
+            key.shape,
+            value.shape,
+            (query.dtype, key.dtype, value.dtype),
+            (query.device, key.device, value.device),
+            similarity.signature,
+            neighbors.shape_key,
+            None if position is None else position.signature,
+        )
+        known = _KNOWN.get(seen)
+    except (AttributeError, TypeError):  # something is not what it should be; checking says what
+        seen = known = None
+    if known is None:
+        neighbors = as_neighbors(neighbors)
+        known = _checked(query, key, value, similarity, neighbors, position)
+        if seen is not None and not torch.compiler.is_compiling():
+            if len(_KNOWN) > 1024:
+                _KNOWN.clear()
+            _KNOWN[seen] = known
+    scans, back = known
+    if position is not None and position.rotates:
+        start = 0 if state is None else state.length
+        query, key = position.rotate(query, start), position.rotate(key, start)
+        position = None
+    if scans:
+        if state is not None and not isinstance(state, ScanState):
+            raise TypeError(f"step(): {similarity} carries a ScanState, got {type(state).__name__}.")
+        return _step_scan(Call(query, key, value, similarity, neighbors, position), state)
+    if state is not None and not isinstance(state, CacheState):
+        raise TypeError(
+            f"step(): {similarity} with {neighbors} carries a CacheState, got {type(state).__name__}."
+        )
+    state = append(state, key, value, back)
+    if query.shape[-2] == 1:
+        out = _listen(query, *state.last(back + 1), similarity, position)
+    else:
+        out = attend(query, *state.heard, similarity=similarity, neighbors=neighbors, position=position)
+    if out.requires_grad:
+        # The backward pass will read these rows; with none to spare, the next step copies them.
+        state = CacheState(*state.heard, state.filled, state.length)
+    return out, state
+
+
+_KNOWN: dict[tuple, tuple[bool, float]] = {}
+
+
+def _checked(query, key, value, similarity, neighbors, position) -> tuple[bool, float]:
+    """Check a call; whether it scans with a state of constant size, and how far back it hears."""
     check_call(query, key, value, similarity, neighbors, position)
     if query.dim() < 3:
         raise ValueError(f"step(): query has shape {tuple(query.shape)}; it takes (..., heads, tokens, dim).")
@@ -61,24 +111,15 @@ def step(
     kernel = similarity.feature_count(query.shape[-1]) is not None
     facts = None if position is None else position.facts()
     decays = position is None or position.rotates or (facts is not None and facts.decay)
-    start = state.length if state is not None else 0
-    if position is not None and position.rotates:
-        query, key = position.rotate(query, start), position.rotate(key, start)
-        position = None
-    if kernel and decays and high == float("inf"):
-        if state is not None and not isinstance(state, ScanState):
-            raise TypeError(f"step(): {similarity} carries a ScanState, got {type(state).__name__}.")
-        return _step_scan(Call(query, key, value, similarity, neighbors, position), state)
-    if state is not None and not isinstance(state, CacheState):
-        raise TypeError(
-            f"step(): {similarity} with {neighbors} carries a CacheState, got {type(state).__name__}."
-        )
-    state = append(state, key, value, high)
-    out = attend(query, *state.heard, similarity=similarity, neighbors=neighbors, position=position)
-    if out.requires_grad:
-        # The backward pass will read these rows; with none to spare, the next step copies them.
-        state = CacheState(*state.heard, state.filled, state.length)
-    return out, state
+    return kernel and decays and high == float("inf"), high
+
+
+def _listen(query: Tensor, key: Tensor, value: Tensor, similarity: Similarity, position) -> Tensor:
+    """One query, which hears all keys: nothing to plan, though the length is new every time."""
+    if position is not None:
+        position.check((key.shape[-2] - 1, 0), query.shape[-3], query.shape[-1])
+    way = STRATEGIES["fused" if similarity.kind == "dot" else "reference"]
+    return way(Call(query, key, value, similarity, _EVERYONE, position, facts=_COMPLETE))
 
 
 def _step_scan(call: Call, state: ScanState | None) -> tuple[Tensor, ScanState]:

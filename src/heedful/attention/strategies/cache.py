@@ -25,6 +25,13 @@ class CacheState:
     def heard(self) -> tuple[Tensor, Tensor]:
         return self.key[..., : self.filled, :], self.value[..., : self.filled, :]
 
+    def last(self, count: float) -> tuple[Tensor, Tensor]:
+        """The latest rows, at most so many."""
+        if count >= self.filled:
+            return self.heard
+        start, count = self.filled - int(count), int(count)
+        return self.key.narrow(-2, start, count), self.value.narrow(-2, start, count)
+
 
 def append(state: CacheState | None, key: Tensor, value: Tensor, back: float = float("inf")) -> CacheState:
     """The cache with new rows at its end, without those farther `back` than any later listener hears."""
