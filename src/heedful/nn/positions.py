@@ -55,7 +55,7 @@ class RelativePosition(_Learned, Relative):
 
 
 class T5Position(_Learned, T5Buckets):
-    """log sim + p_bucket(i−j), p learned for each head and bucket: near distances have their own, far ones share.
+    """log sim + p_bucket(i−j), p learned for each head and bucket: far distances share one.
 
     `bidirectional=False` gives all buckets to the past; use it with `Causal()`.
 

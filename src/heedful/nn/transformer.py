@@ -143,7 +143,7 @@ class TransformerBlock(nn.Module):
     def forward(
         self, x: Tensor, context: Tensor | None = None, *, neighbors: Neighbors | Graph | None = None
     ) -> Tensor:
-        """x (..., length, dim); `neighbors` narrows who is heard, for this call (padding, packed sequences)."""
+        """x (..., length, dim); `neighbors` narrows who is heard, for this call (padding, packing)."""
         x = self._beside(x, self.attention_norm, lambda z: self.attention(z, neighbors=neighbors))
         x = self._listen(x, context)
         return self._beside(x, self.feed_forward_norm, self.feed_forward)
