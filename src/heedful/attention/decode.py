@@ -45,6 +45,9 @@ def step(
     >>> torch.allclose(torch.cat([first, rest], 1), whole, atol=1e-6)
     True
     """
+    if isinstance(neighbors, Graph):
+        neighbors = as_neighbors(neighbors)
+    seen: tuple | None
     try:
         seen = (
             query.shape,
@@ -60,8 +63,7 @@ def step(
     except (AttributeError, TypeError):  # something is not what it should be; checking says what
         seen = known = None
     if known is None:
-        neighbors = as_neighbors(neighbors)
-        known = _checked(query, key, value, similarity, neighbors, position)
+        known = _checked(query, key, value, similarity, as_neighbors(neighbors), position)
         if seen is not None and not torch.compiler.is_compiling():
             if len(_KNOWN) > 1024:
                 _KNOWN.clear()

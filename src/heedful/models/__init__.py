@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .gpt import GPT
 from .model import Model, load
 
-__all__ = ["Model", "load"]
+__all__ = ["GPT", "Model", "load"]
