@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from .attention import Attention
+from .convolution import Conv1d, Conv2d
 from .norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm, moments_over, normalize_over
 from .patches import PatchEmbed, patchify, unpatchify
+from .pooling import RelativeMaxPool
 from .positions import AlibiPosition, LearnedPositions, RelativePosition, SinusoidalPositions, T5Position
 from .recurrent import GRU, LSTM, ElmanRNN
+from .relative_convolution import (
+    RelativeAttention,
+    convolution_from_relative_attention,
+    relative_attention_from_convolution,
+)
 from .transformer import FeedForward, TransformerBlock
 
 __all__ = [
@@ -15,6 +22,8 @@ __all__ = [
     "AlibiPosition",
     "Attention",
     "BatchNorm",
+    "Conv1d",
+    "Conv2d",
     "ElmanRNN",
     "FeedForward",
     "GroupNorm",
@@ -23,12 +32,16 @@ __all__ = [
     "LearnedPositions",
     "PatchEmbed",
     "RMSNorm",
+    "RelativeAttention",
+    "RelativeMaxPool",
     "RelativePosition",
     "SinusoidalPositions",
     "T5Position",
     "TransformerBlock",
+    "convolution_from_relative_attention",
     "moments_over",
     "normalize_over",
     "patchify",
+    "relative_attention_from_convolution",
     "unpatchify",
 ]
