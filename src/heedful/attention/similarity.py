@@ -348,10 +348,18 @@ class FeatureMap(Similarity):
         return torch.zeros(1, dim) if parameter is None else parameter.new_zeros(1, dim)
 
     def query_features(self, query):
-        return self.phi(query)
+        return self._mapped(query)
 
     def key_features(self, key):
-        return self.phi(key)
+        return self._mapped(key)
+
+    def _mapped(self, x: Tensor) -> Tensor:
+        """φ(x). Half precision is widened before it comes here, which a module's parameters are not."""
+        if isinstance(self.phi, torch.nn.Module):
+            parameter = next(iter(self.phi.parameters()), None)
+            if parameter is not None and parameter.dtype != x.dtype:
+                return self.phi(x.to(parameter.dtype)).to(x.dtype)
+        return self.phi(x)
 
     def scores(self, query, key):
         return self.query_features(query) @ self.key_features(key).mT
