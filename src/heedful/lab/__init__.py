@@ -1,0 +1,37 @@
+"""The lab: studies with published figures beside them, run over many seeds, kept, compared and reported.
+
+>>> from heedful import lab
+>>> sorted(lab.PROFILES)
+['full', 'quick']
+"""
+
+from __future__ import annotations
+
+from .result import Result
+from .runner import run
+from .statistics import Agreement, Difference, Figure, Summary, against, bootstrap, holm, paired, summarize
+from .store import Run, Store, StoreError, Trial
+from .study import PROFILES, Study, find, studies, study
+
+__all__ = [
+    "PROFILES",
+    "Agreement",
+    "Difference",
+    "Figure",
+    "Result",
+    "Run",
+    "Store",
+    "StoreError",
+    "Study",
+    "Summary",
+    "Trial",
+    "against",
+    "bootstrap",
+    "find",
+    "holm",
+    "paired",
+    "run",
+    "studies",
+    "study",
+    "summarize",
+]
