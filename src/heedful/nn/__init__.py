@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from .attention import Attention
 from .convolution import Conv1d, Conv2d
+from .graph import (
+    Dropout,
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GraphConv,
+    GraphTransformerConv,
+    Jointly,
+    MessagePassing,
+    dropout,
+    product,
+    readout,
+)
 from .norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm, moments_over, normalize_over
 from .patches import PatchEmbed, patchify, unpatchify
 from .pooling import RelativeMaxPool
@@ -24,12 +37,20 @@ __all__ = [
     "BatchNorm",
     "Conv1d",
     "Conv2d",
+    "Dropout",
     "ElmanRNN",
     "FeedForward",
+    "GATConv",
+    "GATv2Conv",
+    "GCNConv",
+    "GraphConv",
+    "GraphTransformerConv",
     "GroupNorm",
     "InstanceNorm",
+    "Jointly",
     "LayerNorm",
     "LearnedPositions",
+    "MessagePassing",
     "PatchEmbed",
     "RMSNorm",
     "RelativeAttention",
@@ -39,9 +60,12 @@ __all__ = [
     "T5Position",
     "TransformerBlock",
     "convolution_from_relative_attention",
+    "dropout",
     "moments_over",
     "normalize_over",
     "patchify",
+    "product",
+    "readout",
     "relative_attention_from_convolution",
     "unpatchify",
 ]
