@@ -4,5 +4,11 @@ from __future__ import annotations
 
 from .gpt import GPT
 from .model import Model, load
+from .rnn import RNN
 
-__all__ = ["GPT", "Model", "load"]
+__all__ = [
+    "GPT",
+    "RNN",
+    "Model",
+    "load",
+]
