@@ -167,15 +167,17 @@ class Result:
         return f"<h4>{html.escape(self.study.question)}</h4>{html_table(self.rows())}"
 
 
-def html_table(rows: list[dict[str, Any]]) -> str:
-    """Records as an HTML table."""
+def html_table(rows: list[dict[str, Any]], raw: type | None = None) -> str:
+    """Records as an HTML table; cells of type `raw` are HTML already."""
     if not rows:
         return "<p>nothing yet</p>"
+
+    def cell(thing) -> str:
+        if thing is None:
+            return "–"
+        return str(thing) if raw is not None and isinstance(thing, raw) else html.escape(str(thing))
+
     head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td>{html.escape('–' if cell is None else str(cell))}</td>" for cell in row.values())
-        + "</tr>"
-        for row in rows
-    )
+    lines = ("".join(f"<td>{cell(thing)}</td>" for thing in row.values()) for row in rows)
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
