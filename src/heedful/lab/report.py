@@ -36,7 +36,8 @@ def report(store: Store | str | os.PathLike = "runs", path: str | os.PathLike | 
 
 def newest(store: Store) -> list[Result]:
     """The run to show of each study that has one, in the order of their names."""
-    known, chosen = studies(), {}
+    known = studies()
+    chosen: dict[str, tuple[tuple[bool, bool], Result]] = {}
     for run in store.runs():  # newest first
         if run.study not in known:
             continue
