@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .convnet import ConvNet
 from .gpt import GPT
 from .model import Model, load
 from .rnn import RNN
@@ -9,6 +10,7 @@ from .rnn import RNN
 __all__ = [
     "GPT",
     "RNN",
+    "ConvNet",
     "Model",
     "load",
 ]
