@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelF
 from transformers.masking_utils import sdpa_mask, sliding_window_causal_mask_function
 
 from heedful import EluKernel, Everyone, Segments
-from heedful.interop import biased, huggingface
+from heedful.interop import huggingface, weighted
 
 transformers.logging.set_verbosity_error()
 
@@ -92,13 +92,13 @@ def close(a, b):
 @pytest.fixture
 def heard(monkeypatch):
     """Every `neighbors` that reaches `attend`."""
-    seen, attend = [], biased.attend
+    seen, attend = [], weighted.attend
 
     def listening(*tensors, **options):
         seen.append(options["neighbors"])
         return attend(*tensors, **options)
 
-    monkeypatch.setattr(biased, "attend", listening)
+    monkeypatch.setattr(weighted, "attend", listening)
     return seen
 
 

@@ -20,7 +20,7 @@ from ..attention import Causal, Everyone, Mask, ScoreFunction, Segments, Softmax
 from ..attention.neighbors import Neighbors, Tile
 from ..attention.similarity import Similarity
 from ..phrases import as_similarity
-from .biased import attend_and_weigh, attend_either, only_silences
+from .weighted import attend_either, only_silences
 
 
 def register(
@@ -117,18 +117,17 @@ def _attention(
         raise ValueError(
             f"{type(module).__name__} caps its softmax scores at {softcap}, which {similarity} has not."
         )
-    options: dict[str, Any] = {
-        "similarity": similarity,
-        "neighbors": neighbors,
-        "dropout": dropout,
-        "bias": bias,
-        "strategy": strategy,
-    }
-    weights = None
-    if output_attentions or _weights_are_collected():
-        out, weights = attend_and_weigh(query, key, value, **options)
-    else:
-        out = attend_either(query, key, value, **options)
+    out, weights = attend_either(
+        query,
+        key,
+        value,
+        similarity=similarity,
+        neighbors=neighbors,
+        bias=bias,
+        dropout=dropout,
+        strategy=strategy,
+        want_weights=output_attentions or _weights_are_collected(),
+    )
     return out.transpose(1, 2).contiguous(), weights
 
 
