@@ -272,6 +272,10 @@ class Rotary(Position):
             pairs = pairs.contiguous()
         return torch.view_as_real(torch.view_as_complex(pairs) * turns).flatten(-2)
 
+    def turns(self, dims: int, length: int, like: Tensor) -> Tensor:
+        """The complex numbers pairs are multiplied by at positions 0 … length − 1, (length, dims / 2)."""
+        return _turns(self.base, dims, 0, length, like.device, like.dtype)
+
     def apply(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
         return self.rotate(query, key.shape[-2] - query.shape[-2]), self.rotate(key, 0)
 

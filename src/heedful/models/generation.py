@@ -49,6 +49,20 @@ class Generates:
 
     vocabulary: int
     block: int | None
+    step: Callable
+
+    def decoder(self, state: Any, room: int) -> Callable[[Tensor], Tensor]:
+        """From the next tokens, (rows, 1), to logits, after `state`; up to `room` tokens will be heard in all.
+
+        A model may have one that is faster than its `step`.
+        """
+
+        def follow(tokens: Tensor) -> Tensor:
+            nonlocal state
+            logits, state = self.step(tokens, state)
+            return logits
+
+        return follow
 
     def generate(
         self,
@@ -177,8 +191,8 @@ class Generation:
         for line, row in zip(self.tokens, rows, strict=True):
             line[: len(row)] = torch.tensor(row, device=device)
         self.uniform = _uniform(seed, len(rows), length).to(device) if temperature else None
-        self.state: Any = None
-        self.oldest = -1  # the place of the first token the state has seen
+        self.follow: Callable[[Tensor], Tensor]
+        self.oldest = -1  # the place of the first token the model sees
 
     @property
     def done(self) -> bool:
@@ -206,9 +220,11 @@ class Generation:
         if not self.cache:
             logits = self.model(self.tokens[:, oldest:place])
         elif fresh:
-            logits, self.state = self.model.step(self.tokens[:, oldest:place], None, last=True)
+            logits, state = self.model.step(self.tokens[:, oldest:place], None, last=True)
+            rest = self.tokens.shape[1] - oldest
+            self.follow = self.model.decoder(state, rest if self.window is None else min(rest, self.window))
         else:
-            logits, self.state = self.model.step(self.tokens[:, place - 1 : place], self.state)
+            logits = self.follow(self.tokens[:, place - 1 : place])
         logits = logits[:, -1]
         if fresh and not logits.isfinite().any(-1).all():
             raise ValueError("generate(): the model's logits are not finite; did its training diverge?")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from ..nn import LearnedPositions, RelativePosition, SinusoidalPositions, T5Posi
 from ..nn.checks import check_choice, check_count, check_share
 from ..nn.transformer import Activation, Norm, make_norm
 from ..phrases import as_neighbors
+from .decoding import Decoder, fits
 from .generation import Generates
 from .model import Model
 
@@ -191,6 +193,9 @@ class GPT(Generates, Model):
             heard.append(after)
         x = x[..., -1:, :] if last else x
         return self._logits(x), State(before + tokens.shape[-1], tuple(heard))
+
+    def decoder(self, state: State, room: int) -> Callable[[Tensor], Tensor]:
+        return Decoder(self, state, room) if fits(self) else super().decoder(state, room)
 
     def parameter_groups(self, decay: float) -> list[dict[str, Any]]:
         """For an optimizer: weights of linear layers with weight decay, everything else without.

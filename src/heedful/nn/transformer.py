@@ -28,7 +28,7 @@ def _swiglu(x: Tensor) -> Tensor:
     return F.silu(gate) * value
 
 
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": _gelu_tanh,
     "relu": F.relu,
@@ -64,7 +64,7 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
-        _known("activation", activation, _ACTIVATIONS)
+        _known("activation", activation, ACTIVATIONS)
         gated = activation == "swiglu"
         if hidden is None:
             hidden = -(-8 * dim // 24) * 8 if gated else 4 * dim
@@ -74,7 +74,7 @@ class FeedForward(nn.Module):
         self.output = nn.Linear(hidden, dim, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.output(self.dropout(_ACTIVATIONS[self.activation](self.input(x))))
+        return self.output(self.dropout(ACTIVATIONS[self.activation](self.input(x))))
 
     def extra_repr(self) -> str:
         return f"activation={self.activation}"
