@@ -124,7 +124,7 @@ def test_windows_slide_as_they_say(prompt, window, hop, seed):
 def test_a_window_may_exceed_the_block_unless_positions_are_learned(seed):
     model = gpt(similarity="elu")
     assert len(model.generate([1], 30, window=1000)) == 31
-    with pytest.raises(ValueError, match="LearnedPositions.*10 of them"):
+    with pytest.raises(ValueError, match=r"LearnedPositions.*10 of them"):
         gpt(position="learned").generate([1], 30, window=1000)
 
 

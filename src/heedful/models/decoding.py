@@ -1,8 +1,8 @@
 """GPT.step for one token after another, with all that stays the same looked up once.
 
-A token of a small model is some hundred tiny operations, and Python between them costs more than they do. Here
-weights, views of the cache and position tables are taken out of their modules when a text begins; what is left
-for each token is the formula, a few lines a block.
+A token of a small model is some hundred tiny operations, and Python between them costs more than they do.
+Here weights, views of the cache and position tables are taken out of their modules when a text begins; what is
+left for each token is the formula, a few lines a block.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def fits(gpt: GPT) -> bool:
 
 
 class Decoder:
-    """Takes the next tokens, (rows, 1), gives logits, (rows, 1, vocabulary); `room` is the most it will hear."""
+    """From the next tokens, (rows, 1), to logits, (rows, 1, vocabulary); hears at most `room` tokens."""
 
     def __init__(self, gpt: GPT, state: State, room: int):
         self.length, self.room = state.length, room

@@ -52,7 +52,7 @@ class Generates:
     step: Callable
 
     def decoder(self, state: Any, room: int) -> Callable[[Tensor], Tensor]:
-        """From the next tokens, (rows, 1), to logits, after `state`; up to `room` tokens will be heard in all.
+        """From the next tokens, (rows, 1), to logits, after `state`; it will hear at most `room` tokens.
 
         A model may have one that is faster than its `step`.
         """
@@ -284,15 +284,15 @@ def _rows(prompt) -> tuple[list[list[int]], bool]:
     if isinstance(prompt, str):
         raise TypeError(f"generate(prompt={prompt[:20]!r}): takes tokens, not text; encode it first.")
     rows = [row.tolist() if hasattr(row, "tolist") else row for row in prompt]
-    single = not rows or not isinstance(rows[0], (list, tuple))
-    rows = [rows] if single else [list(row) for row in rows]
+    several = getattr(prompt, "ndim", 1) == 2 or (len(rows) > 0 and isinstance(rows[0], (list, tuple)))
+    rows = [list(row) for row in rows] if several else [rows]
     for token in (token for row in rows for token in row):
         if isinstance(token, bool) or not isinstance(token, int):
             raise TypeError(
                 f"generate(prompt=…): a token is a whole number, got {token!r}; several prompts are a list "
                 f"of lists, or of tensors."
             )
-    return rows, single
+    return rows, not several
 
 
 def _check_tokens(rows: list[list[int]], vocabulary: int) -> None:
