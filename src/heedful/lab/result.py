@@ -101,9 +101,11 @@ class Result:
 
         text = io.StringIO()
         show_rows(self.rows(), Console(file=text, width=200), f"{self.study.name}: {self.study.question}")
-        lines = [text.getvalue().rstrip()]
-        for name, what in self.study.metrics.items():
-            lines.append(f"{name}: {what}")
+        return "\n".join([text.getvalue().rstrip(), *self.notes()])
+
+    def notes(self) -> list[str]:
+        """What the numbers are, how they were spread, and what failed."""
+        lines = [f"{name}: {what}" for name, what in self.study.metrics.items()]
         spread = "n" if self.study.ddof == 0 else "n − 1"
         lines.append(
             f"mean ± standard deviation over seeds (divided by {spread}); {self.run.profile} profile"
@@ -112,7 +114,7 @@ class Result:
             last = (trial.error or "").strip().splitlines()[-1:]
             label = self.study.label(self.study.settings(**trial.settings))
             lines.append(f"failed: {label}, seed {trial.seed}: {' '.join(last)}")
-        return "\n".join(lines)
+        return lines
 
     def frame(self):
         """A pandas DataFrame, one row a trial."""

@@ -1,0 +1,172 @@
+"""`heedful list`, `run`, `compare` and `report`: the lab from a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from .common import Number, UsageError, choose, print_json
+
+Setting = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE"), tyro.conf.UseAppendAction]
+
+
+@dataclass
+class List:
+    """Every study: what it asks, what it costs, what came out last."""
+
+    runs: Path = Path("runs")
+    """Where results are kept."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self, console: Console) -> int:
+        from .. import lab
+        from ..display import show_rows
+        from ..lab.report import listing
+
+        store = lab.Store(self.runs) if (self.runs / "lab.sqlite").exists() else None
+        rows = listing(lab.studies(), store)
+        if self.json:
+            print_json(rows)
+        else:
+            show_rows([{key: row[key] for key in row if key != "source"} for row in rows], console)
+        return 0
+
+
+@dataclass
+class Run:
+    """Run a study over many seeds, beside its published figures. Interrupted, the same command goes on."""
+
+    study: tyro.conf.Positional[str]
+    """Which; see heedful list."""
+    seeds: Number = None
+    """How many; as many as the study says unless given."""
+    profile: str = "full"
+    """full: the published settings; quick: seconds to a minute, on data that needs no download."""
+    set: Setting = ()
+    """A setting of the study, as in --set net=Net1; as often as you like."""
+    device: str = "cpu"
+    """cpu or cuda."""
+    backend: str = "auto"
+    """loop, processes or stacked; auto tries them on the first trials."""
+    workers: Number = None
+    """Processes at once; as many as there are cores unless given."""
+    again: bool = False
+    """Run also what is in the store already."""
+    runs: Path = Path("runs")
+    """Where results are kept."""
+    figure: Path | None = None
+    """Also draw the figure to this file (.png, .svg or .pdf)."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self, console: Console) -> int:
+        from .. import lab
+
+        study = choose("study", self.study, lab.studies())
+        result = lab.run(
+            study,
+            seeds=self.seeds,
+            profile=choose("profile", self.profile, lab.PROFILES),
+            settings=settings(self.set),
+            store=self.runs,
+            backend=self.backend,
+            workers=self.workers,
+            device=self.device,
+            again=self.again,
+            progress=not self.json,
+        )
+        place = self.figure or self.runs / result.run.id / "figure.png"
+        result.figure().savefig(place)
+        if self.json:
+            print_json(result.to_dict())
+        else:
+            show(result, console)
+            console.print(
+                f"figure: {place}    run: {result.run.id}", style="dim", highlight=False, soft_wrap=True
+            )
+        return 1 if result.failures else 0
+
+
+@dataclass
+class Compare:
+    """Two runs, paired by seed: difference, interval, verdict."""
+
+    first: tyro.conf.Positional[str]
+    """A run, the beginning of its name, or latest."""
+    second: tyro.conf.Positional[str]
+    """The other one."""
+    metric: str | None = None
+    """Which number; the study's first unless given."""
+    runs: Path = Path("runs")
+    """Where results are kept."""
+    json: bool = False
+    """Print JSON."""
+
+    def run(self, console: Console) -> int:
+        from .. import lab
+        from ..display import show_rows
+        from ..lab.compare import compare
+
+        store = lab.Store(self.runs)
+        rows = compare(store, self.first, self.second, self.metric)
+        if self.json:
+            print_json(rows)
+        else:
+            show_rows(rows, console)
+        return 0
+
+
+@dataclass
+class Report:
+    """One HTML file of all results, figures inside."""
+
+    output: Path | None = None
+    """Where it goes; runs/latest/report.html unless given."""
+    runs: Path = Path("runs")
+    """Where results are kept."""
+    json: bool = False
+    """Print the scoreboard as JSON too."""
+
+    def run(self, console: Console) -> int:
+        from .. import lab
+        from ..display import show_rows
+        from ..lab.report import newest, report, scoreboard
+
+        store = lab.Store(self.runs)
+        path = report(store, self.output)
+        rows = scoreboard(newest(store))
+        if self.json:
+            print_json({"path": str(path), "rows": rows})
+        else:
+            if rows:
+                show_rows(rows, console)
+            console.print(f"written to {path}", highlight=False, soft_wrap=True)
+        return 0
+
+
+def settings(given: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE pairs."""
+    found = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UsageError(f"--set takes NAME=VALUE, got {text!r}")
+        found[name] = value
+    return found
+
+
+def show(result, console: Console) -> None:
+    """The table as `print(result)` has it, coloured on a terminal."""
+    from ..display import show_rows
+
+    if not console.is_terminal:
+        console.file.write(f"{result}\n")
+        return
+    show_rows(result.rows(), console, f"{result.study.name}: {result.study.question}")
+    for line in result.notes():
+        console.print(line, style="red" if line.startswith("failed") else "dim", highlight=False)

@@ -1,0 +1,106 @@
+"""The lab's verbs, typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from heedful import cli
+
+FOLDER = Path(__file__).parent
+sys.path.insert(0, str(FOLDER))
+import toys  # noqa: E402, F401
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f"{FOLDER}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+
+
+def heedful(capsys, *words):
+    status = cli.main(words)
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_run_says_what_was_found_and_draws_it(capsys):
+    status, out, _ = heedful(capsys, "run", "toy-line", "--seeds", "3", "--set", "rate=0.5")
+    assert status == 0
+    assert "toy-line: Does a steeper line rise faster?" in out and "reproduced within ±0.5" in out
+    [figure] = Path("runs").glob("toy-line-*/figure.png")
+    assert figure.stat().st_size > 5000
+
+
+def test_run_as_json(capsys):
+    status, out, _ = heedful(capsys, "run", "toy-line", "--seeds", "2", "--set", "slope=steep", "--json")
+    found = json.loads(out)
+    assert status == 0 and found["complete"] and len(found["rows"]) == 1
+    assert [trial["seed"] for trial in found["trials"]] == [0, 1]
+
+
+def test_a_run_with_failures_says_so(capsys):
+    status, out, _ = heedful(capsys, "run", "toy-trouble", "--seeds", "2")
+    assert status == 1 and "failed: raises, seed 1: ZeroDivisionError" in out
+
+
+def test_list_shows_the_last_result(capsys):
+    heedful(capsys, "run", "toy-line", "--seeds", "4")
+    status, out, _ = heedful(capsys, "list")
+    assert status == 0 and "of 1 published figures: 1 reproduced" in out
+    rows = {row["study"]: row for row in json.loads(heedful(capsys, "list", "--json")[1])}
+    assert rows["toy-line"]["question"] == "Does a steeper line rise faster?"
+    assert rows["toy-slow"]["last result"] is None
+
+
+def test_compare_pairs_by_seed(capsys):
+    names = []
+    for rate in ("0.1", "0.2"):
+        found = heedful(capsys, "run", "toy-line", "--seeds", "3", "--set", f"rate={rate}", "--json")
+        names.append(json.loads(found[1])["run"])
+    status, out, _ = heedful(capsys, "compare", *names, "--json")
+    rows = json.loads(out)
+    assert status == 0 and [row["variant"] for row in rows] == ["flat", "steep"]
+    assert all(row["difference"] == 0 and row["seeds"] == 3 for row in rows)
+    assert "no clear difference" in heedful(capsys, "compare", *names)[1]
+    status, _, error = heedful(capsys, "compare", names[0], "nothing")
+    assert status == 2 and "holds no run 'nothing'" in error
+    status, _, error = heedful(capsys, "compare", *names, "--metric", "depth")
+    assert status == 2 and "no metric 'depth'; it has height, noise" in error
+
+
+def test_report_is_one_file_without_addresses(capsys):
+    heedful(capsys, "run", "toy-line", "--seeds", "3")
+    status, out, _ = heedful(capsys, "report")
+    page = Path("runs/latest/report.html").read_text()
+    assert status == 0 and "written to runs/latest/report.html" in out
+    assert "Does a steeper line rise faster?" in page and "data:image/png;base64," in page
+    assert "http://" not in page and "https://" not in page and "<script" not in page
+    assert "heedful run toy-line --profile full --seeds 3" in page
+    assert Path("runs/latest/toy-line.svg").exists()
+
+
+def test_report_of_nothing_says_what_to_do(capsys):
+    status, *_ = heedful(capsys, "report")
+    assert status == 0 and "Run a study" in Path("runs/latest/report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "toy-lime"], "unknown study 'toy-lime'; did you mean 'toy-line'?"),
+        (["run", "toy-line", "--seeds", "0"], "seeds is 0; it takes 1 or more"),
+        (["run", "toy-line", "--set", "slope"], "--set takes NAME=VALUE, got 'slope'"),
+        (["run", "toy-line", "--set", "slop=flat"], "no setting 'slop'; did you mean 'slope'?"),
+        (["run", "toy-line", "--profile", "fast"], "unknown profile 'fast'"),
+        (["run", "toy-line", "--seed", "3"], "unknown option '--seed'; did you mean '--seeds'?"),
+        (["compare", "a", "b"], "holds no runs yet"),
+    ],
+)
+def test_wrong_calls(capsys, words, said):
+    status, out, error = heedful(capsys, *words)
+    assert status == 2 and said in error and not out
