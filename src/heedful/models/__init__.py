@@ -5,6 +5,7 @@ from __future__ import annotations
 from .convnet import ConvNet
 from .gpt import GPT
 from .model import Model, load
+from .resnet import PlainNet, ResNet
 from .rnn import RNN
 
 __all__ = [
@@ -12,5 +13,7 @@ __all__ = [
     "RNN",
     "ConvNet",
     "Model",
+    "PlainNet",
+    "ResNet",
     "load",
 ]
