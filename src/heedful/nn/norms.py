@@ -16,7 +16,6 @@ layer is torch's (parameters, `state_dict`, kernel) with its formula beside it, 
 from __future__ import annotations
 
 import math
-import math
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -24,8 +23,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
-
-from .checks import check_choice
 
 from .checks import check_choice
 
@@ -256,28 +253,6 @@ class RMSNorm(_Formula, nn.RMSNorm):
 
     def check(self, x: Tensor) -> None:
         _check_last(self, self.normalized_shape, x)
-
-
-CHANNEL_NORMS = ("batch", "instance", "group", "layer", "none")
-
-
-def channel_norm(kind: str, channels: int) -> nn.Module:
-    """The norm behind a convolution by name, with a weight and a bias a channel.
-
-    "batch", "instance", "layer" (over a whole sample), "none", or "group": of eight channels, four, two or
-    one, whichever divides them.
-
-    >>> channel_norm("none", 16), channel_norm("group", 12).num_groups
-    (Identity(), 3)
-    """
-    check_choice("channel_norm", "norm", kind, CHANNEL_NORMS)
-    if kind == "batch":
-        return BatchNorm(channels)
-    if kind == "instance":
-        return InstanceNorm(channels, affine=True)
-    if kind == "none":
-        return nn.Identity()
-    return GroupNorm(1 if kind == "layer" else channels // math.gcd(channels, 8), channels)
 
 
 CHANNEL_NORMS = ("batch", "instance", "group", "layer", "none")
