@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from .convnet import ConvNet
+from .gat import GAT
+from .gcn import GCN
 from .gpt import GPT
+from .graph_transformer import GraphTransformer
 from .model import Model, load
+from .mpnn import MPNN
 from .resnet import PlainNet, ResNet
 from .rnn import RNN
 
 __all__ = [
+    "GAT",
+    "GCN",
     "GPT",
+    "MPNN",
     "RNN",
     "ConvNet",
+    "GraphTransformer",
     "Model",
     "PlainNet",
     "ResNet",

@@ -14,6 +14,7 @@ from .graph import (
     Jointly,
     MessagePassing,
     dropout,
+    laplacian_positions,
     product,
     readout,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "TransformerBlock",
     "convolution_from_relative_attention",
     "dropout",
+    "laplacian_positions",
     "moments_over",
     "normalize_over",
     "patchify",

@@ -8,6 +8,7 @@ from .gat import GATConv
 from .gatv2 import GATv2Conv
 from .gcn import GCNConv
 from .message_passing import Jointly, MessagePassing
+from .positions import laplacian_positions
 from .readout import readout
 from .transformer import GraphTransformerConv
 
@@ -21,6 +22,7 @@ __all__ = [
     "Jointly",
     "MessagePassing",
     "dropout",
+    "laplacian_positions",
     "product",
     "readout",
 ]

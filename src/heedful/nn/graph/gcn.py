@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ...graphs import Graph
 from ...graphs.spectral import NORMALIZATIONS
 from ..checks import check_choice, check_count
-from .features import Features, dense, product, width_of
+from .features import Features, product
 from .listening import ends
 from .normalize import normalized
 
@@ -60,12 +60,12 @@ class GCNConv(nn.Module):
     def forward(self, x: Features, graph: Graph) -> Tensor:
         """x (..., nodes, inputs), dense or sparse; the result (..., nodes, outputs)."""
         (x, _), adjacency = ends("GCNConv", x, graph, (self.inputs,) * 2), self.adjacency(graph)
-        # (Â X) W = Â (X W): the sum over neighbours is taken where rows are narrower.
-        if self.outputs <= width_of(x) or isinstance(x, Graph):
-            out = adjacency.propagate(product(x, self.weight))
+        dtype = self.weight.dtype
+        # Â (X W) = (Â X) W: the sum over neighbours is taken where rows are narrower.
+        if self.outputs <= self.inputs or isinstance(x, Graph):
+            out = adjacency.propagate(product(x, self.weight)).to(dtype)
         else:
-            out = adjacency.propagate(dense(x, self.weight.dtype)) @ self.weight
-        out = out.to(self.weight.dtype)
+            out = adjacency.propagate(x).to(dtype) @ self.weight
         return out if self.bias is None else out + self.bias
 
     def adjacency(self, graph: Graph) -> Graph:
