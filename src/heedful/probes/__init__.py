@@ -1,0 +1,26 @@
+"""Questions to any `nn.Module`: what it knows, what it sees, how its gradients flow."""
+
+from __future__ import annotations
+
+from .attention import attention_distance, attention_rollout
+from .energy import dirichlet_energy
+from .gradients import gradient_norms, jacobian_spectrum, state_gradient_norms
+from .invariance import accuracy, rotate, rotation_curve, shift, shift_map
+from .linear import linear_probe
+from .receptive import receptive_field
+
+__all__ = [
+    "accuracy",
+    "attention_distance",
+    "attention_rollout",
+    "dirichlet_energy",
+    "gradient_norms",
+    "jacobian_spectrum",
+    "linear_probe",
+    "receptive_field",
+    "rotate",
+    "rotation_curve",
+    "shift",
+    "shift_map",
+    "state_gradient_norms",
+]
