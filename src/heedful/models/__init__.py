@@ -11,6 +11,7 @@ from .model import Model, load
 from .mpnn import MPNN
 from .resnet import PlainNet, ResNet
 from .rnn import RNN
+from .unet import UNet
 
 __all__ = [
     "GAT",
@@ -23,5 +24,6 @@ __all__ = [
     "Model",
     "PlainNet",
     "ResNet",
+    "UNet",
     "load",
 ]
