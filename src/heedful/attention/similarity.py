@@ -35,6 +35,11 @@ def _signature(parameter) -> object:
     return parameter
 
 
+def _short(number: float) -> str:
+    """As few digits as give the number back."""
+    return format(number, "g") if float(format(number, "g")) == number else repr(number)
+
+
 class Similarity:
     """Base of all similarities. Subclasses set `name` and `kind`, and say how to score pairs."""
 
@@ -160,7 +165,7 @@ class Softmax(_Dot):
     def __repr__(self):
         if self.scale is None:
             return "Softmax()"
-        return f"Softmax(scale={'tensor' if isinstance(self.scale, Tensor) else format(self.scale, 'g')})"
+        return f"Softmax(scale={'tensor' if isinstance(self.scale, Tensor) else _short(self.scale)})"
 
 
 class Argmax(_Dot):
@@ -259,7 +264,7 @@ class Polynomial(Similarity):
         return _outer(key) if self.degree == 2 else _products(key, _monomials(key, self.degree)[0])
 
     def __repr__(self):
-        constant = "" if self.constant == 1.0 else f", constant={self.constant:g}"
+        constant = "" if self.constant == 1.0 else f", constant={_short(self.constant)}"
         return f"Polynomial(degree={self.degree}{constant})"
 
 
@@ -530,7 +535,7 @@ class Additive(Similarity):
         return (hidden * _per_head_rows(self.weight, 3).to(hidden.dtype)).sum(-1)
 
     def __repr__(self):
-        return f"Additive(slope={self.slope:g}{', weight' if self.weight is not None else ''})"
+        return f"Additive(slope={_short(self.slope)}{', weight' if self.weight is not None else ''})"
 
 
 def _per_head_rows(weight: Tensor, ndim: int) -> Tensor:

@@ -6,6 +6,8 @@ import inspect
 import json
 import os
 import tempfile
+from collections.abc import Callable, Iterable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,7 +16,7 @@ from torch import nn
 
 from ..attention.neighbors import Neighbors
 from ..attention.similarity import Similarity
-from ..phrases import as_neighbors, as_similarity, suggestion
+from ..phrases import as_neighbors, as_similarity
 
 FORMAT = 1  # of the file: its metadata's layout; a class counts changes to its own weights in `version`
 
@@ -23,10 +25,16 @@ class _Remembered(type):
     """Keeps the arguments a model was built with in `config`, defaults included."""
 
     def __call__(cls, *arguments, **options):
+        model = super().__call__(*arguments, **options)
         given = inspect.signature(cls.__init__).bind(None, *arguments, **options)
         given.apply_defaults()
-        config = {name: given.arguments[name] for name in list(given.arguments)[1:]}
-        model = super().__call__(*arguments, **options)
+        config = {}
+        for name, parameter in list(given.signature.parameters.items())[1:]:
+            value = given.arguments[name]
+            if parameter.kind is parameter.VAR_KEYWORD:
+                config |= value
+            else:
+                config[name] = deepcopy(value) if isinstance(value, (list, dict)) else value
         model.config = config
         return model
 
@@ -44,7 +52,7 @@ class Model(nn.Module, metaclass=_Remembered):
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
-        Model.kinds[cls.__name__] = cls
+        Model.kinds[_title(cls)] = cls
 
     @property
     def parameter_count(self) -> int:
@@ -58,54 +66,89 @@ class Model(nn.Module, metaclass=_Remembered):
         path = Path(path)
         header = {
             "format": FORMAT,
-            "class": type(self).__name__,
+            "class": _title(type(self)),
             "version": self.version,
             "config": _readable(self),
         }
-        weights = {name: value.detach().cpu().clone() for name, value in self.state_dict().items()}
-        content = serialised(weights, {"heedful": json.dumps(header)})
-        _replace(path, content)
+        # Cloned, for safetensors takes neither tensors that share memory nor ones in another order.
+        weights = {
+            name: value.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for name, value in self.state_dict().items()
+        }
+        _replace(path, serialised(weights, {"heedful": json.dumps(header)}))
         return path
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, device: str | torch.device = "cpu") -> Self:
         """The model that `save` wrote; a `ValueError` says why where the file is not one."""
         header, weights = _read(Path(path), device)
-        kind = Model.kinds.get(header["class"])
-        if kind is None:
-            near = suggestion(header["class"], Model.kinds)
-            raise ValueError(f"{path} holds a {header['class']}, which heedful does not know{near}.")
-        if not issubclass(kind, cls):
-            raise ValueError(
-                f"{path} holds a {kind.__name__}, not a {cls.__name__}; use {kind.__name__}.load."
-            )
+        kind = cls._named(path, header["class"])
         if header["version"] != kind.version:
             raise ValueError(
                 f"{path} holds version {header['version']} of {kind.__name__}; this heedful reads version "
                 f"{kind.version}. Train it again, or use the heedful that wrote it."
             )
         try:
-            model = kind(**header["config"]).to(device)
-            for name, value in model.state_dict(keep_vars=True).items():
-                value.data = value.data.to(weights[name].dtype)  # what was bfloat16 stays bfloat16
-            model.load_state_dict(weights)
-        except KeyError as error:
-            raise ValueError(f"{path} is incomplete: it has no weights called {error}.") from error
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise ValueError(f"{path}: its weights do not fit its configuration: {error}") from error
-        return model  # type: ignore[return-value]
+            with torch.random.fork_rng(devices=[]):  # what is drawn here is not used, so nobody should notice
+                model = kind(**header["config"]).to(device)
+        except Exception as error:
+            raise ValueError(
+                f"{path}: no {kind.__name__} can be built from its configuration: {error}"
+            ) from error
+        wanted = model.state_dict(keep_vars=True)
+        missing, odd = wanted.keys() - weights, weights.keys() - wanted
+        if missing or odd:
+            said = f"lacks {_few(missing)}" if missing else f"has {_few(odd)} besides"
+            raise ValueError(f"{path} does not fit its configuration: it {said}.")
+        for name, value in wanted.items():
+            if value.shape != weights[name].shape:
+                raise ValueError(
+                    f"{path} does not fit its configuration: {name} has shape {tuple(weights[name].shape)}, "
+                    f"the {kind.__name__} takes {tuple(value.shape)}."
+                )
+        dtypes = {value.dtype for value in weights.values() if value.is_floating_point()}
+        if len(dtypes) == 1:
+            model.to(dtypes.pop())  # what was bfloat16 stays bfloat16, buffers that are not saved too
+        for name, value in wanted.items():
+            value.data = value.data.to(weights[name].dtype)
+        model.load_state_dict(weights)
+        return model
+
+    @classmethod
+    def _named(cls, path: str | os.PathLike, title: str) -> type[Self]:
+        """The class a file names: one that is known, or the one asked for if that is its name."""
+        kind = cls if title.rpartition(".")[2] == cls.__name__ else Model.kinds.get(title)
+        if kind is None:
+            remedy = "Import the module that defines it." if "." in title else "Update heedful."
+            raise ValueError(f"{path} holds a {title}, which is not known here. {remedy}")
+        if not issubclass(kind, cls):
+            raise ValueError(f"{path} holds a {title}, not a {cls.__name__}; use {kind.__name__}.load.")
+        return kind
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.config.items() if value is not None)
+        config = vars(self).get("config", {})  # none yet where a constructor prints itself
+        given = ", ".join(f"{name}={value!r}" for name, value in config.items() if value is not None)
         parts = [(name, _kind(part), _count(part)) for name, part in self.named_children()]
         held = sum(parameter.numel() for parameter in self.parameters(recurse=False))
         if held:
             parts.append(("own", "Parameter", held))
-        wide = [max((len(part[i]) for part in parts), default=0) for i in (0, 1)]
-        lines = [f"  {name:<{wide[0]}}  {kind:<{wide[1]}}  {count:>12,}" for name, kind, count in parts]
+        wide = max((len(name) for name, _, _ in parts), default=0)
+        wider = max((len(kind) for _, kind, _ in parts), default=0)
+        lines = [f"  {name:<{wide}}  {kind:<{wider}}  {count:>12,}" for name, kind, count in parts]
         return "\n".join(
             [f"{type(self).__name__}({given})", *lines, f"  {self.parameter_count:,} parameters"]
         )
+
+
+def _title(kind: type) -> str:
+    """What a file calls a class: one of ours by its name, anyone else's with the module it lives in."""
+    ours = kind.__module__.startswith("heedful.")
+    return kind.__name__ if ours else f"{kind.__module__}.{kind.__name__}"
+
+
+def _few(names: Iterable[str]) -> str:
+    first, *rest = sorted(names)
+    return f"{first} and {len(rest)} more" if rest else first
 
 
 def _kind(part: nn.Module) -> str:
@@ -133,11 +176,11 @@ def _readable(model: Model) -> dict[str, Any]:
     for name, value in model.config.items():
         try:
             if isinstance(value, Similarity):
-                value = repr(as_similarity(repr(value)))
+                value = _text(value, as_similarity)
             elif isinstance(value, Neighbors):
-                value = repr(as_neighbors(repr(value)))
+                value = _text(value, as_neighbors)
             found[name] = json.loads(json.dumps(value))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, AttributeError):
             raise TypeError(
                 f"{type(model).__name__}.save: {name}={value!r} cannot be written down. "
                 f"Build the model from numbers and text, or keep its state_dict yourself."
@@ -145,8 +188,20 @@ def _readable(model: Model) -> dict[str, Any]:
     return found
 
 
+def _text(choice: Any, read: Callable[[str], Any]) -> str:
+    """What a similarity or neighbors prints, which must read back as the same, to the last digit."""
+    text = repr(choice)
+    if read(text).signature != choice.signature:
+        raise ValueError
+    return text
+
+
 def _replace(path: Path, content: bytes) -> None:
     """Write beside, flush to disk, then rename: a reader sees the old file or the new one."""
+    path = path.resolve()  # of a link, the file it points to is replaced
+    if path.is_dir() or not path.parent.is_dir():
+        wrong = f"{path} is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise FileNotFoundError(f"save(): {wrong}; give the name of a file in one that exists.")
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -169,23 +224,29 @@ def _read(path: Path, device) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         raise FileNotFoundError(f"There is no file {path}.")
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            metadata = file.metadata() or {}
+            header = _header(path, file.metadata() or {})
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(f"{path} is truncated, or not a safetensors file ({error}).") from error
+    return header, weights
+
+
+def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
+    """Format, class, version and configuration, as `save` wrote them."""
     try:
-        header = json.loads(metadata["heedful"])
-        header["class"], header["version"], header["config"] = (
-            str(header["class"]),
-            int(header["version"]),
-            dict(header["config"]),
-        )
+        header = dict(json.loads(metadata["heedful"]))
+        form = int(header["format"])
     except (KeyError, TypeError, ValueError):
         raise ValueError(
-            f"{path} is a safetensors file, but not a model saved by heedful: no configuration in its header."
+            f"{path} is a safetensors file, but not a model saved by heedful: nothing in its header says so."
         ) from None
-    if header.get("format") != FORMAT:
-        raise ValueError(
-            f"{path} is of format {header.get('format')}; this heedful reads format {FORMAT}. Update heedful."
-        )
-    return header, weights
+    if form != FORMAT:
+        raise ValueError(f"{path} is of format {form}; this heedful reads format {FORMAT}. Update heedful.")
+    try:
+        return {
+            "class": str(header["class"]),
+            "version": int(header["version"]),
+            "config": dict(header["config"]),
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: its header is damaged ({error!r}).") from None
