@@ -29,6 +29,11 @@ def forward_mode_active() -> bool:
     return forward_ad._current_level >= 0
 
 
+def eager_on_cpu(x: Tensor) -> bool:
+    """Whether a compiled loop may read the numbers of x: they are there, and nobody traces them."""
+    return x.device.type == "cpu" and type(x) is Tensor and not (traced() or forward_mode_active())
+
+
 def traced() -> bool:
     """Whether looking at the values of tensors would break the tracing of them."""
     return torch.compiler.is_compiling() or functorch_active()

@@ -1,8 +1,8 @@
 """GPT.step for one token after another, with all that stays the same looked up once.
 
 A token of a small model is some hundred tiny operations, and Python between them costs more than they do.
-Here weights, views of the cache and position tables are taken out of their modules when a text begins; what is
-left for each token is the formula, a few lines a block.
+Here weights, views of the cache and position tables are taken out of their modules when a text begins; what
+is left for each token is the formula, a few lines a block.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from ..attention.position import Position, Rotary
 from ..attention.similarity import Softmax
 from ..attention.strategies import CacheState
-from ..nn import Attention, FeedForward, LearnedPositions, SinusoidalPositions, TransformerBlock
+from ..nn import Attention, Dropout, FeedForward, LearnedPositions, SinusoidalPositions, TransformerBlock
 from ..nn.transformer import ACTIVATIONS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _PLAIN = (
     nn.LayerNorm,
     nn.RMSNorm,
     nn.Embedding,
-    nn.Dropout,
+    Dropout,
     nn.ModuleList,
     Attention,
     FeedForward,

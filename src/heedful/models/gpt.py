@@ -13,7 +13,14 @@ from ..attention import Alibi, Rotary
 from ..attention.neighbors import Neighbors
 from ..attention.position import Position
 from ..attention.similarity import Similarity
-from ..nn import LearnedPositions, RelativePosition, SinusoidalPositions, T5Position, TransformerBlock
+from ..nn import (
+    Dropout,
+    LearnedPositions,
+    RelativePosition,
+    SinusoidalPositions,
+    T5Position,
+    TransformerBlock,
+)
 from ..nn.checks import check_choice, check_count, check_share
 from ..nn.transformer import Activation, Norm, make_norm
 from ..phrases import as_neighbors
@@ -112,7 +119,7 @@ class GPT(Generates, Model):
             "learned": lambda: LearnedPositions(block, dim),
             "sinusoidal": lambda: SinusoidalPositions(dim),
         }.get(position, lambda: None)()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.blocks: Any = nn.ModuleList(
             TransformerBlock(
                 dim,

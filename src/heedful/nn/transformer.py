@@ -14,6 +14,7 @@ from ..attention.similarity import Similarity
 from ..graphs import Graph
 from ..phrases import suggestion
 from .attention import Attention
+from .graph.features import Dropout
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "swiglu"]
 Norm = Literal["layer", "rms"]
@@ -70,7 +71,7 @@ class FeedForward(nn.Module):
             hidden = -(-8 * dim // 24) * 8 if gated else 4 * dim
         self.activation = activation
         self.input = nn.Linear(dim, 2 * hidden if gated else hidden, bias=bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = nn.Linear(hidden, dim, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -138,7 +139,7 @@ class TransformerBlock(nn.Module):
         self.cross = Attention(dim, heads, kv_heads, context_dim=context_dim, **shared) if cross else None
         self.feed_forward_norm = make_norm(norm, dim, eps)
         self.feed_forward = FeedForward(dim, hidden, activation=activation, dropout=hidden_dropout, bias=bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, x: Tensor, context: Tensor | None = None, *, neighbors: Neighbors | Graph | None = None

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ...kernels.drop_pairs import drop_pairs
 from ...kernels.dropout import keep_mask
 from ..cost import Cost
 from ..neighbors import Neighbors, Tile
 from ..position import Position
 from ..problem import NeighborFacts, Problem
 from ..similarity import Similarity
+from ..transforms import eager_on_cpu
 
 
 @dataclass
@@ -63,6 +65,14 @@ class Call:
         )
         keep = keep_mask(self.seed, head, listener * self.keys + speaker, self.dropout)
         return weights * keep / (1 - self.dropout)
+
+    def drop_tile(self, weights: Tensor, tile: Tile) -> Tensor:
+        """The same for all pairs of a tile, (..., H, rows, columns)."""
+        if not eager_on_cpu(weights):
+            listener = torch.arange(*tile.rows, device=weights.device)[:, None]
+            return self.drop(weights, listener, tile.j)
+        assert self.seed is not None, "a call with dropout has a seed"
+        return drop_pairs(weights, self.dropout, self.seed, (tile.rows[0], tile.columns[0]), self.keys)
 
 
 class Strategy:
@@ -137,8 +147,7 @@ def attend_block(
     weights = call.similarity.weigh(scores, bias, call.neighbors.mask(tile))
     normalizer = weights.sum(-1, keepdim=True)
     if call.dropout:
-        listener = torch.arange(*tile.rows, device=query.device)[:, None]
-        weights = call.drop(weights, listener, tile.j)
+        weights = call.drop_tile(weights, tile)
     return divide(weights @ value, normalizer)
 
 

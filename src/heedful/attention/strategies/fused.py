@@ -16,6 +16,7 @@ from ..position import toeplitz_block
 from ..transforms import forward_mode_active, functorch_active
 from .base import Call, Strategy, no_pairs
 from .cache import CacheState, append
+from .reference import pair_flops
 
 _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
@@ -29,12 +30,17 @@ class Fused(Strategy):
     def accepts(self, problem):
         if problem.similarity.kind != "dot":
             return f"{problem.similarity.name} is not an exponential of a dot product"
-        if problem.dropout:
-            return "its dropout cannot be drawn again elsewhere, so results would depend on the strategy"
         return no_pairs(problem)
+
+    def flavor(self, problem):
+        return "fused with dropout" if problem.dropout else self.name
 
     def cost(self, problem):
         pairs = problem.rows * problem.queries * problem.keys
+        if problem.dropout:
+            masked = problem.position is not None or not problem.neighbors.complete
+            size, passes = problem.item * pairs, 4 + masked
+            return Cost(pairs * pair_flops(problem), traffic(size, passes), 3 * size, 12)
         causal = _plainly_causal(problem.neighbors, problem.queries, problem.keys)
         masked = not (problem.neighbors.complete or causal) or problem.position is not None
         pairs *= 0.5 if causal and not masked else 1
@@ -50,10 +56,14 @@ class Fused(Strategy):
 
     def backward_cost(self, problem):
         forward = self.cost(problem)
+        if problem.dropout:
+            return forward.times(2)
         # The mask is read again, not made again.
         return Cost(2.5 * forward.flops, forward.bytes + problem.tensor_bytes, forward.memory, 3)
 
     def run(self, call):
+        if call.dropout:
+            return _with_dropout(call)
         query, key, value, scale = scaled(call)
         facts = call.facts
         causal = call.position is None and _plainly_causal(facts, call.queries, call.keys)
@@ -76,6 +86,31 @@ class Fused(Strategy):
         state = append(state, call.key, call.value)
         key, value = state.heard
         return self.run(replace(call, key=key, value=value, facts=None)), state
+
+
+def _with_dropout(call: Call) -> Tensor:
+    """softmax(β q·k + mask), some weights dropped, times v. What torch drops, nobody could drop again."""
+    dtype, repeats = call.query.dtype, call.heads // call.key.shape[-3]
+    wide = torch.promote_types(dtype, torch.float32)
+    query, key = call.similarity.prepare(call.query.to(wide), call.key.to(wide))
+    value = call.value.to(wide)
+    if repeats > 1:
+        key, value = (x.repeat_interleave(repeats, -3) for x in (key, value))
+    scores, mask, silent = query @ key.mT, _added(_mask(call), query), None
+    if mask is not None:
+        silent = (mask == -torch.inf).all(-1, keepdim=True)  # they hear nobody: 0 in the end, no NaN before
+        scores = scores + mask.masked_fill(silent, 0)
+    weights = torch.softmax(scores, -1)
+    if silent is not None and not _everyone_hears(call):
+        weights = weights.masked_fill(silent, 0)
+    tile = Tile.whole(call.queries, call.keys, query.device)
+    return (call.drop_tile(weights, tile) @ value).to(dtype)
+
+
+def _everyone_hears(call: Call) -> bool:
+    """Whether, by the pattern alone, each listener hears itself."""
+    low, high = call.facts.interval or (1, 0)  # type: ignore[union-attr]
+    return call.position is None and low <= 0 <= high and call.queries <= call.keys
 
 
 def _plainly_causal(facts, queries: int, keys: int) -> bool:
