@@ -69,11 +69,14 @@ __all__ = [
 ]
 
 
+_ROOMS = ("attention", "graphs", "models", "nn")
+
+
 def __getattr__(name: str):
     # The operator needs torch, which takes a second to load; `heedful --version` answers without.
     from importlib import import_module
 
-    if name in ("attention", "graphs"):
+    if name in _ROOMS:
         return import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -83,4 +86,4 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__")), "attention", "graphs"})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__")), *_ROOMS})

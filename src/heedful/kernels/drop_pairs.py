@@ -1,4 +1,4 @@
-"""Dropout of attention weights: whether pair (i, j) of a head is kept, `keep_mask` says; nothing is stored."""
+"""Dropout of attention weights: whether pair (i, j) of a head is kept, `keep_mask` says; nothing is kept."""
 
 from __future__ import annotations
 
