@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .autoencoder import Autoencoder
 from .convnet import ConvNet
 from .gat import GAT
 from .gcn import GCN
@@ -19,6 +20,7 @@ __all__ = [
     "GPT",
     "MPNN",
     "RNN",
+    "Autoencoder",
     "ConvNet",
     "GraphTransformer",
     "Model",
