@@ -71,6 +71,7 @@ def test_paddings_are_torchs(mode, padding, amount, seed):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("dilation", [1, 2, 3])
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 def test_same_is_same(mode, kernel, dilation, seed):
     own = Conv1d(2, 2, kernel, dilation=dilation, mode=mode)
     theirs = nn.Conv1d(2, 2, kernel, dilation=dilation, padding="same", padding_mode=mode)
@@ -138,6 +139,8 @@ def test_wrong_inputs_are_named():
         Conv1d(3, 4, 3)(torch.zeros(1, 2, 8))
     with pytest.raises(ValueError, match=r"takes \(N, 3, H, W\)"):
         Conv2d(3, 4, 3)(torch.zeros(1, 3, 8))
+    with pytest.raises(ValueError, match="3 with its padding is 3, and the kernel needs 5"):
+        Conv1d(3, 4, 3, dilation=2, padding="valid")(torch.zeros(1, 3, 3))
     with pytest.raises(ValueError, match="at most 1 can"):
         Conv1d(3, 4, 3, padding="full", mode="reflect")(torch.zeros(1, 3, 2))
     with pytest.raises(ValueError, match="at most 3 can"):

@@ -97,7 +97,11 @@ class RNN(Generates, Model):
             raise ValueError('RNN(predict="each"): takes no lengths; padding changes nothing before it.')
         states, _ = self.recurrent(self._embed(x))
         if self.predict == "last":
-            states = states[:, -1] if lengths is None else states[torch.arange(len(x)), lengths - 1]
+            states = (
+                states[:, -1]
+                if lengths is None
+                else states[torch.arange(len(x), device=x.device), lengths - 1]
+            )
         return self.head(self.dropout(states))
 
     def step(self, x: Tensor, state: Any = None, *, last: bool = False) -> tuple[Tensor, Any]:

@@ -166,6 +166,15 @@ def _take_padding(conv, padding: Padding, mode: str) -> None:
 def _padded(conv, x: Tensor, places: str) -> Tensor:
     if x.dim() != 2 + len(conv.kernel_size) or x.shape[1] != conv.in_channels:
         raise ValueError(f"{conv}: got shape {tuple(x.shape)}; takes (N, {conv.in_channels}, {places}).")
+    for size, (before, after), kernel, dilation in zip(
+        x.shape[2:], conv.pads, conv.kernel_size, conv.dilation, strict=True
+    ):
+        if size + before + after <= dilation * (kernel - 1):
+            least = dilation * (kernel - 1) + 1
+            raise ValueError(
+                f"{conv}: got shape {tuple(x.shape)}; {size} with its padding is {size + before + after}, "
+                f"and the kernel needs {least}."
+            )
     return x if any(conv.padding) else pad(x, conv.pads, conv.mode)
 
 

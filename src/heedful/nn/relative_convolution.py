@@ -217,7 +217,7 @@ def _one_head_a_kernel(kernel: Tensor) -> tuple[Tensor, Tensor]:
     sign, o, c = used.nonzero(as_tuple=True)
     table = parts[sign, o, c].log()
     weight = kernel.new_zeros(len(sign), outputs, inputs)
-    weight[torch.arange(len(sign)), o, c] = parts[sign, o, c].sum(-1) * (1 - 2 * sign)
+    weight[torch.arange(len(sign), device=sign.device), o, c] = parts[sign, o, c].sum(-1) * (1 - 2 * sign)
     return table, weight
 
 
