@@ -102,6 +102,7 @@ class GATConv(nn.Module):
         """l·W x_i, s·W x_j, W x_j, (..., heads, nodes, 1 or dim); the graph with loops and a·U e_ij."""
         speakers, listeners = ends("GATConv", x, graph, self.inputs)
         edge_features = edge_rows("GATConv", edge_features, graph, self.edge_features)
+        looped = listening_to_self("GATConv", x, graph) if self.self_loops else graph
         z = product(speakers, self.weight)  # (..., nodes, heads · dim)
         if speakers is listeners and self.weight_listeners is None:
             listener, speaker = scores(z, self.listener, self.speaker)
@@ -110,7 +111,6 @@ class GATConv(nn.Module):
             own = self.weight if self.weight_listeners is None else self.weight_listeners
             (speaker,) = scores(z, self.speaker)
             (listener,) = scores(of_listeners(product(listeners, own), graph), self.listener)
-        looped = listening_to_self("GATConv", x, graph) if self.self_loops else graph
         if edge_features is not None:
             key = along_loops(self._edge_scores(edge_features), graph, looped)  # (..., edges, heads)
             looped = looped.with_edges(key=key.transpose(-1, -2).unsqueeze(-1))

@@ -101,9 +101,9 @@ class GATv2Conv(nn.Module):
         """L x_i + d and S x_j + c, (..., heads, nodes, dim), and the graph with loops and U e_ij."""
         speakers, listeners = ends("GATv2Conv", x, graph, self.inputs)
         edge_features = edge_rows("GATv2Conv", edge_features, graph, self.edge_features)
+        looped = listening_to_self("GATv2Conv", x, graph) if self.self_loops else graph
         speaker = self.speaker(speakers)
         listener = (self.speaker if self.listener is None else self.listener)(listeners)
-        looped = listening_to_self("GATv2Conv", x, graph) if self.self_loops else graph
         if edge_features is not None:
             key = self.edge(along_loops(edge_features, graph, looped))
             looped = looped.with_edges(key=split(key, self.heads))
