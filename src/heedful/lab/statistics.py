@@ -26,11 +26,13 @@ class Summary:
     level: float = 0.95
 
     def __str__(self) -> str:
-        if self.std is None:
+        if self.std is None or self.n == 1:
             return f"{self.mean:.4g} (one seed)"
-        if self.std == 0:
+        if self.std <= 1e-12 * abs(self.mean):  # rounding, not spread
             return f"{self.mean:.4g} ± 0"
-        places = min(6, max(0, 1 - math.floor(math.log10(self.std))))  # two digits of the spread
+        places = max(0, 1 - math.floor(math.log10(self.std)))  # two digits of the spread
+        if places > 6:
+            return f"{self.mean:.2g} ± {self.std:.2g}"
         return f"{self.mean:.{places}f} ± {self.std:.{places}f}"
 
 
@@ -58,7 +60,7 @@ def bootstrap(
     numbers = _numbers("bootstrap()", values)
     if len(numbers) < 2:
         return None
-    if np.ptp(numbers) == 0:
+    if np.ptp(numbers) <= 1e-12 * np.abs(numbers).max():  # rounding, which resampling would take for a spread
         return float(numbers[0]), float(numbers[0])
     from scipy import stats
 

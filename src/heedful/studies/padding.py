@@ -1,0 +1,142 @@
+"""Zero padding leaks position: classes that differ in height, and a net that should not see height."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import torch
+from torch.nn import functional as F
+
+from .. import data
+from ..lab import Figure, study
+from ..lab.figures import COLOURS, canvas
+from ..models import ConvNet
+from ..probes import accuracy, shift_map
+from ..training import Batches, Patience, train
+
+
+def _published(val, val_std, test, test_std):
+    both = {"runs": 10, "source": "UvA DL1 2024, 1.1"}
+    return {
+        "val": Figure(val, std=val_std, within=1.5, **both),
+        "test": Figure(test, std=test_std, within=2.5, **both),
+    }
+
+
+@study(
+    "padding",
+    "Does a convolution know where it is looking?",
+    source="Kayhan & van Gemert, CVPR 2020; University of Amsterdam, Deep Learning 1, 2024, 1.1",
+    cost={"quick": "20 s", "full": "1 h"},
+)
+@dataclass
+class Padding:
+    """Red left of green, or green left of red? In training the first stand high and the second low; the test
+    swaps that. A net that answers by height is wrong on every test image, one that cannot see it is right.
+    """
+
+    net: Literal["Net1", "Net2"] = "Net1"
+    padding: Literal["valid", "replicate", "reflect", "circular", "same", "full"] = "valid"
+    epochs: int = 50
+    patience: int = 9
+    batch: int = 200
+    train: int = 2000
+    clean: bool = False  # draws a real validation set, instead of the first training images once more
+
+    axes = ("net", "padding")
+    quick = {"epochs": 6, "train": 400, "axes": {"net": ["Net1"], "padding": ["valid", "full"]}}
+    seeds = {"quick": 2, "full": 10}
+    ddof = 0
+    metrics = {"val": "accuracy on images like the training's, %", "test": "accuracy with heights swapped, %"}
+    published = {
+        ("Net1", "valid"): _published(100, 0, 0.09, 0.11),
+        ("Net1", "replicate"): _published(98.31, 0.48, 93.80, 2.16),
+        ("Net1", "reflect"): _published(100, 0, 0, 0),
+        ("Net1", "circular"): _published(99.64, 0.29, 82.61, 2.75),
+        ("Net1", "same"): _published(98.89, 0.21, 6.37, 0.23),
+        ("Net1", "full"): _published(88.07, 1.20, 88.85, 0.62),
+        **{
+            ("Net2", padding): _published(100, 0, 0, 0)
+            for padding in ("valid", "replicate", "reflect", "circular", "same", "full")
+        },
+    }
+
+    def run(self, seed, lab):
+        sets = _images(self.train, self.clean, str(lab.device))
+        torch.manual_seed(seed)
+        model = {"Net1": ConvNet.net1, "Net2": ConvNet.net2}[self.net](self.padding)
+        model = model.to(lab.device, memory_format=torch.channels_last)
+        (x, y), (val, val_labels), (test, test_labels) = sets
+
+        def loss(model, batch):
+            inputs, labels = batch
+            return F.cross_entropy(model(inputs), labels)
+
+        def evaluate(model):
+            logits = model(val)
+            found = {"val_loss": F.cross_entropy(logits, val_labels).item()}
+            return found | {"val": 100 * (logits.argmax(1) == val_labels).float().mean().item()}
+
+        history = train(
+            model,
+            loss,
+            Batches(x, y, size=self.batch, shuffle=False),
+            torch.optim.Adadelta(model.parameters(), lr=1.0, rho=0.9, eps=1e-6, weight_decay=5e-5),
+            epochs=self.epochs,
+            evaluate=evaluate,
+            stop=Patience(self.patience, val_loss="min"),
+            progress=False,
+            store=lab,
+        )
+        last = history.last["val"]
+        model.load_state_dict(history.best.weights)
+        found = {"val": last, "test": 100 * accuracy(model, test, test_labels), "epochs": len(history.epochs)}
+        for (down, _), share in shift_map(model, val, val_labels, down=range(-16, 17, 4)).items():
+            found[f"moved {down:+d}"] = 100 * share
+        return found
+
+    @staticmethod
+    def verdict(result):
+        found = {label: result.summary(key, "test") for key, _, label in result.variants()}
+        if found.get("Net1 valid") is None or found.get("Net1 full") is None:
+            return ""
+        gap = found["Net1 full"].mean - found["Net1 valid"].mean
+        words = "full zero padding forgets height" if gap > 30 else "no gain from full padding"
+        full, valid = (found[f"Net1 {padding}"].mean for padding in ("full", "valid"))
+        return f"{words}: test {full:.0f} % against {valid:.0f} % without padding"
+
+    @staticmethod
+    def figure(result):
+        """Accuracy when all images are moved up or down: flat where position is not seen."""
+        nets = list(dict.fromkeys(chosen["net"] for _, chosen in result.run.variants))
+        figure, axes = canvas(4.6 * len(nets) + 1, 3.6, ncols=len(nets), squeeze=False, sharey=True)
+        for axis, net in zip(axes[0], nets, strict=True):
+            shown = [(key, chosen) for key, chosen in result.run.variants if chosen["net"] == net]
+            for colour, (key, chosen) in zip(COLOURS, shown, strict=False):
+                moves = range(-16, 17, 4)
+                means = [result.summary(key, f"moved {down:+d}") for down in moves]
+                if None in means:
+                    continue
+                axis.plot(
+                    moves, [m.mean for m in means], "o-", color=colour, label=chosen["padding"], markersize=4
+                )
+            axis.set_title(net, loc="left", fontsize=10)
+            axis.set_xlabel("images moved down by, pixels")
+            axis.set_ylim(-3, 103)
+        axes[0, 0].set_ylabel("accuracy, %")
+        axes[0, -1].legend(
+            title="padding", frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5)
+        )
+        return figure
+
+
+@cache
+def _images(count: int, clean: bool, device: str):
+    sets = data.boxes(train=count, val=min(1000, count), test=1000, clean=clean)
+    assert sets.val is not None
+    return [
+        ((part.inputs.float() / 255).to(device, memory_format=torch.channels_last), part.labels.to(device))
+        for part in (sets.train, sets.val, sets.test)
+    ]
