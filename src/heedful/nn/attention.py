@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..attention import Everyone, Softmax, attend, explain, step
 from ..attention.neighbors import Neighbors
@@ -13,10 +14,18 @@ from ..attention.position import Position
 from ..attention.similarity import Similarity
 from ..graphs import Graph
 from ..phrases import as_neighbors, as_similarity
+from .checks import check_count, check_share
 
 if TYPE_CHECKING:
     from ..attention.plan import Plan
     from ..attention.strategies import CacheState, ScanState
+
+
+class Memory(NamedTuple):
+    """A context as cross-attention knows it: keys and values, (..., heads, length, head_dim)."""
+
+    key: Tensor
+    value: Tensor
 
 
 class Attention(nn.Module):
@@ -61,10 +70,11 @@ class Attention(nn.Module):
     ):
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
-        if heads < 1 or kv_heads < 1 or heads % kv_heads:
+        check_count("Attention", dim=dim, heads=heads, kv_heads=kv_heads)
+        check_share("Attention", dropout=dropout)
+        if heads % kv_heads:
             raise ValueError(
-                f"Attention: heads={heads}, kv_heads={kv_heads}; both are 1 or more, the first a multiple of "
-                f"the second."
+                f"Attention: heads={heads}, kv_heads={kv_heads}; the first must be a multiple of the second."
             )
         if head_dim is None and dim % heads:
             raise ValueError(
@@ -75,8 +85,6 @@ class Attention(nn.Module):
                 f"Attention: position must be a Position such as Rotary() or RelativePosition(heads, reach), "
                 f"got {position!r}. LearnedPositions and SinusoidalPositions are added to the tokens before."
             )
-        if not 0 <= dropout < 1:
-            raise ValueError(f"Attention(dropout={dropout}): must lie in [0, 1).")
         self.dim, self.heads, self.kv_heads = dim, heads, kv_heads
         self.head_dim = dim // heads if head_dim is None else head_dim
         self.neighbors, self.position, self.dropout = as_neighbors(neighbors), position, dropout
@@ -119,11 +127,12 @@ class Attention(nn.Module):
         return self._similarity if self.scale is None else Softmax(self.scale)
 
     def forward(
-        self, x: Tensor, context: Tensor | None = None, *, neighbors: Neighbors | Graph | None = None
+        self, x: Tensor, context: Tensor | Memory | None = None, *, neighbors: Neighbors | Graph | None = None
     ) -> Tensor:
         """x (..., length, dim) listens to itself, or to `context` (..., other length, dim).
 
         `neighbors` narrows who is heard, for this call: padding as a `Mask`, packed sequences as `Segments`.
+        A context that is listened to many times may be passed as what `remember` makes of it.
         """
         query, key, value = self.project(x, context)
         out = attend(
@@ -135,7 +144,7 @@ class Attention(nn.Module):
             position=self.position,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.output(out.transpose(-2, -3).flatten(-2))
+        return self.output(self._merge(out))
 
     def step(
         self, x: Tensor, state: CacheState | ScanState | None = None
@@ -155,7 +164,7 @@ class Attention(nn.Module):
             neighbors=self.neighbors,
             position=self.position,
         )
-        return self.output(out.transpose(-2, -3).flatten(-2)), state
+        return self.output(self._merge(out)), state
 
     def explain(self, x: Tensor, context: Tensor | None = None, **options) -> Plan:
         """The plan `forward` would follow; options are those of `heedful.explain`."""
@@ -171,43 +180,50 @@ class Attention(nn.Module):
             **options,
         )
 
-    def project(self, x: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, context: Tensor | Memory | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, (..., heads, length, head_dim)."""
-        self._check(x, context)
-        query, pair = self.heads * self.head_dim, 2 * self.kv_heads * self.head_dim
-        if context is None and self.key_value is None:
-            split = self.query_key_value(x).unflatten(-1, (-1, self.head_dim)).transpose(-2, -3)
-            return split.split([self.heads, self.kv_heads, self.kv_heads], -3)
+        self._check("x", x, self.dim)
+        if context is not None:
+            memory = context if isinstance(context, Memory) else self.remember(context)
+            return self._split(F.linear(x, *self._parts()[0])), *memory
         if self.key_value is not None:
-            q, kv = self.query_key_value(x), self.key_value(context)
-        else:
-            weight, bias = self.query_key_value.weight, self.query_key_value.bias
-            q_bias, kv_bias = (None, None) if bias is None else bias.split([query, pair])
-            q_weight, kv_weight = weight.split([query, pair])
-            q = nn.functional.linear(x, q_weight, q_bias)
-            kv = nn.functional.linear(context, kv_weight, kv_bias)  # type: ignore[arg-type]
-        q, kv = (z.unflatten(-1, (-1, self.head_dim)).transpose(-2, -3) for z in (q, kv))
-        return q, *kv.split([self.kv_heads, self.kv_heads], -3)
+            raise ValueError(
+                f"Attention(context_dim={self.context_dim}): this layer listens to a context; pass one."
+            )
+        return self._split(self.query_key_value(x)).split([self.heads, self.kv_heads, self.kv_heads], -3)
+
+    def remember(self, context: Tensor) -> Memory:
+        """The keys and values of a context, to be passed in its place when it is listened to many times."""
+        self._check("context", context, self.dim if self.context_dim is None else self.context_dim)
+        pair = self._split(F.linear(context, *self._parts()[1]))
+        return Memory(*pair.split([self.kv_heads, self.kv_heads], -3))
+
+    def _parts(self) -> tuple[tuple[Tensor, Tensor | None], tuple[Tensor, Tensor | None]]:
+        """Weight and bias of the queries, and of keys and values."""
+        both = self.query_key_value
+        if self.key_value is not None:
+            return (both.weight, both.bias), (self.key_value.weight, self.key_value.bias)
+        query = self.heads * self.head_dim
+        bias = (None, None) if both.bias is None else (both.bias[:query], both.bias[query:])
+        return (both.weight[:query], bias[0]), (both.weight[query:], bias[1])
+
+    def _split(self, x: Tensor) -> Tensor:
+        """(..., length, heads · head_dim) → (..., heads, length, head_dim)."""
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(-2, -3)
+
+    def _merge(self, x: Tensor) -> Tensor:
+        return x.transpose(-2, -3).flatten(-2)
 
     def _heard(self, neighbors: Neighbors | Graph | None) -> Neighbors | Graph:
         if neighbors is None:
             return self.neighbors
         return neighbors if isinstance(self.neighbors, Everyone) else self.neighbors & neighbors
 
-    def _check(self, x: Tensor, context: Tensor | None) -> None:
-        if x.dim() < 2 or x.shape[-1] != self.dim:
-            raise ValueError(f"Attention: x has shape {tuple(x.shape)}; takes (..., length, {self.dim}).")
-        if context is None:
-            if self.key_value is not None:
-                raise ValueError(
-                    f"Attention(context_dim={self.context_dim}): this layer listens to a context; pass one."
-                )
-            return
-        wanted = self.dim if self.context_dim is None else self.context_dim
-        if context.dim() < 2 or context.shape[-1] != wanted:
-            raise ValueError(
-                f"Attention: context has shape {tuple(context.shape)}; takes (..., length, {wanted})."
-            )
+    def _check(self, name: str, x: Tensor, dim: int) -> None:
+        if not isinstance(x, Tensor):
+            raise TypeError(f"Attention: {name} must be a tensor, got {type(x).__name__}.")
+        if x.dim() < 2 or x.shape[-1] != dim:
+            raise ValueError(f"Attention: {name} has shape {tuple(x.shape)}; takes (..., length, {dim}).")
 
     def extra_repr(self) -> str:
         parts = [f"{self.dim}", f"heads={self.heads}"]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention.position import Alibi, Position, Relative, T5Buckets, toeplitz_block
+from .checks import check_count
 
 
 class _Learned(nn.Module, Position):
@@ -45,7 +46,7 @@ class RelativePosition(_Learned, Relative):
     """
 
     def __init__(self, heads: int, reach: int):
-        _at_least_one("RelativePosition", heads=heads, reach=reach)
+        check_count("RelativePosition", heads=heads, reach=reach)
         nn.Module.__init__(self)
         Relative.__init__(self, nn.Parameter(torch.zeros(heads, 2 * reach + 1)), clamp=True)
         self.heads, self.reach = heads, reach
@@ -67,7 +68,7 @@ class T5Position(_Learned, T5Buckets):
     """
 
     def __init__(self, heads: int, buckets: int = 32, *, bidirectional: bool = True, max_distance: int = 128):
-        _at_least_one("T5Position", heads=heads, buckets=buckets)
+        check_count("T5Position", heads=heads, buckets=buckets)
         nn.Module.__init__(self)
         T5Buckets.__init__(
             self,
@@ -92,7 +93,7 @@ class AlibiPosition(_Learned, Alibi):
     """
 
     def __init__(self, heads: int):
-        _at_least_one("AlibiPosition", heads=heads)
+        check_count("AlibiPosition", heads=heads)
         nn.Module.__init__(self)
         Alibi.__init__(self, nn.Parameter(Alibi().rates(heads, torch.zeros(()))))
         self.heads = heads
@@ -110,7 +111,7 @@ class LearnedPositions(nn.Module):
     """
 
     def __init__(self, length: int, dim: int):
-        _at_least_one("LearnedPositions", length=length, dim=dim)
+        check_count("LearnedPositions", length=length, dim=dim)
         super().__init__()
         self.weight = nn.Parameter(torch.empty(length, dim))
         nn.init.normal_(self.weight, std=0.02)
@@ -139,7 +140,7 @@ class SinusoidalPositions(nn.Module):
     """
 
     def __init__(self, dim: int, *, base: float = 10000.0):
-        _at_least_one("SinusoidalPositions", dim=dim)
+        check_count("SinusoidalPositions", dim=dim)
         if dim % 2:
             raise ValueError(
                 f"SinusoidalPositions(dim={dim}): sines and cosines come in pairs; use an even one."
@@ -156,9 +157,3 @@ class SinusoidalPositions(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.dim}, base={self.base:g}"
-
-
-def _at_least_one(what: str, **numbers: int) -> None:
-    for name, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"{what}({name}={number!r}): must be a whole number, 1 or more.")

@@ -12,8 +12,8 @@ from ..attention.neighbors import Neighbors
 from ..attention.position import Position
 from ..attention.similarity import Similarity
 from ..graphs import Graph
-from ..phrases import suggestion
-from .attention import Attention
+from .attention import Attention, Memory
+from .checks import check_choice, check_count
 from .graph.features import Dropout
 
 Activation = Literal["gelu", "gelu_tanh", "relu", "swiglu"]
@@ -41,7 +41,7 @@ _EPSILON = {"layer": 1e-5, "rms": 1e-6}
 
 def make_norm(kind: Norm, dim: int, eps: float | None = None) -> nn.Module:
     """LayerNorm (ε = 1e-5) or RMSNorm (ε = 1e-6) by name."""
-    _known("norm", kind, _NORMS)
+    check_choice("TransformerBlock", "norm", kind, _NORMS)
     return _NORMS[kind](dim, eps=_EPSILON[kind] if eps is None else eps)
 
 
@@ -65,7 +65,8 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
-        _known("activation", activation, ACTIVATIONS)
+        check_choice("FeedForward", "activation", activation, ACTIVATIONS)
+        check_count("FeedForward", dim=dim, hidden=4 if hidden is None else hidden)
         gated = activation == "swiglu"
         if hidden is None:
             hidden = -(-8 * dim // 24) * 8 if gated else 4 * dim
@@ -124,7 +125,7 @@ class TransformerBlock(nn.Module):
         context_dim: int | None = None,
     ):
         super().__init__()
-        _known("order", order, ("pre", "post"))
+        check_choice("TransformerBlock", "order", order, ("pre", "post"))
         self.order = order
         shared: dict[str, Any] = {
             "dropout": dropout if attention_dropout is None else attention_dropout,
@@ -142,15 +143,34 @@ class TransformerBlock(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, x: Tensor, context: Tensor | None = None, *, neighbors: Neighbors | Graph | None = None
+        self,
+        x: Tensor,
+        context: Tensor | Memory | None = None,
+        *,
+        neighbors: Neighbors | Graph | None = None,
+        context_neighbors: Neighbors | Graph | None = None,
     ) -> Tensor:
-        """x (..., length, dim); `neighbors` narrows who is heard, for this call (padding, packing)."""
+        """x (..., length, dim), which may listen to a context (..., other length, dim), too.
+
+        `neighbors` narrows who hears whom in x, `context_neighbors` in the context, for this call: padding as
+        a `Mask`, packed sequences as `Segments`.
+        """
         x = self._beside(x, self.attention_norm, lambda z: self.attention(z, neighbors=neighbors))
-        x = self._listen(x, context)
+        x = self._listen(x, context, context_neighbors)
         return self._beside(x, self.feed_forward_norm, self.feed_forward)
 
-    def step(self, x: Tensor, state=None, context: Tensor | None = None) -> tuple[Tensor, Any]:
-        """The next tokens x (..., new, dim), and the state to pass next time; see `Attention.step`."""
+    def step(
+        self,
+        x: Tensor,
+        state: Any = None,
+        context: Tensor | Memory | None = None,
+        *,
+        context_neighbors: Neighbors | Graph | None = None,
+    ) -> tuple[Tensor, Any]:
+        """The next tokens x (..., new, dim), and the state to pass next time; see `Attention.step`.
+
+        A decoder's block projects its context in every step, unless it gets `block.cross.remember(context)`.
+        """
 
         def listen(z):
             nonlocal state
@@ -158,19 +178,18 @@ class TransformerBlock(nn.Module):
             return out
 
         x = self._beside(x, self.attention_norm, listen)
-        x = self._listen(x, context)
+        x = self._listen(x, context, context_neighbors)
         return self._beside(x, self.feed_forward_norm, self.feed_forward), state
 
-    def _listen(self, x: Tensor, context: Tensor | None) -> Tensor:
-        if (context is None) != (self.cross is None):
-            raise ValueError(
-                "TransformerBlock: it got a context but was not built with cross=True."
-                if self.cross is None
-                else "TransformerBlock(cross=True): listens to a context; pass one."
-            )
+    def _listen(self, x: Tensor, context, neighbors) -> Tensor:
         if self.cross is None or self.cross_norm is None:
+            if context is not None:
+                raise ValueError("TransformerBlock: it got a context, but was not built with cross=True.")
             return x
-        return self._beside(x, self.cross_norm, lambda z: self.cross(z, context))  # type: ignore[misc]
+        if context is None:
+            raise ValueError("TransformerBlock(cross=True): listens to a context; pass one.")
+        cross = self.cross
+        return self._beside(x, self.cross_norm, lambda z: cross(z, context, neighbors=neighbors))
 
     def _beside(self, x: Tensor, norm: nn.Module, branch: Callable[[Tensor], Tensor]) -> Tensor:
         """A branch beside the skip."""
@@ -180,9 +199,3 @@ class TransformerBlock(nn.Module):
 
     def extra_repr(self) -> str:
         return f"order={self.order}"
-
-
-def _known(name: str, given: str, known) -> None:
-    if given not in known:
-        near = suggestion(str(given), known)
-        raise ValueError(f"{name}={given!r} is not one of {', '.join(map(repr, known))}{near}")
