@@ -99,12 +99,10 @@ class ElmanRNN(nn.Module):
         sizes = rnn.input_size, rnn.hidden_size, rnn.num_layers
         own = cls(*sizes, activation=rnn.nonlinearity, bias=bool(rnn.bias), **options)
         with torch.no_grad():
-            for number, layer in enumerate(own.layers):
-                theirs = {name: getattr(rnn, f"{name}_l{number}") for name in ("weight_ih", "weight_hh")}
-                layer.W_x.data, layer.W_h.data = (weight.detach().clone() for weight in theirs.values())
-                if rnn.bias:
-                    biases = (getattr(rnn, f"{name}_l{number}") for name in ("bias_ih", "bias_hh"))
-                    layer.b.data = sum(biases)  # type: ignore[union-attr]
+            for layer, (W_x, W_h, *biases) in zip(own.layers, rnn.all_weights, strict=True):
+                layer.W_x.data, layer.W_h.data = W_x.detach().clone(), W_h.detach().clone()
+                if biases:
+                    layer.b.data = biases[0] + biases[1]  # type: ignore[union-attr]
         return own
 
     def _start(self, x: Tensor, start: Tensor | None) -> Tensor:
