@@ -77,7 +77,7 @@ class Study:
         if profile not in PROFILES:
             raise ValueError(f"{self.name}: profile is {profile!r}; it is one of {', '.join(PROFILES)}.")
         given = self.checked(given or {})
-        changes = {**(getattr(self.settings, profile, {}) if profile == "quick" else {}), **given}
+        changes = {**getattr(self.settings, profile, {}), **given}
         ranges = dict(changes.pop("axes", {}))
         lines = [
             [given[axis]] if axis in given else list(ranges.get(axis, self._choices(axis)))

@@ -95,7 +95,7 @@ class ZeroGrad:
                 grown.setdefault(chosen["problem"], {})[chosen["cleared"]] = summary.mean
 
         def words(growth):
-            """By the largest loss of the last quarter: a third of the first or less, about it, three times."""
+            """By the largest loss of the last quarter: a third of the first, about it, or three times."""
             return "falls" if growth < -0.5 else "swings" if growth < 0.5 else "grows"
 
         said = (
