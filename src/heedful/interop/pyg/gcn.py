@@ -70,6 +70,10 @@ class GCNConv(Layer):
             nn.init.zeros_(self.bias)
         self._first: tuple[Edges, Tensor | None] | None = None
 
+    def __getstate__(self):
+        # A copy or a file gets the layer, not the graph it last ran on.
+        return {**self.__dict__, "_first": None}
+
     def forward(self, x: Tensor, edge_index: Tensor | Graph, edge_weight: Tensor | None = None) -> Tensor:
         """(..., nodes, out_channels) for x (..., nodes, in_channels)."""
         name = type(self).__name__

@@ -65,7 +65,7 @@ class Linear(nn.Module):
         return self.weight
 
     def _materialize(self, in_channels: int) -> None:
-        # Parameters made in inference mode could never be trained.
+        # A layer that is first called in inference mode must stay trainable.
         with torch.inference_mode(False), torch.no_grad():
             self.weight.materialize((self.out_channels, in_channels))
 
