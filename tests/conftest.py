@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,11 @@ _BEFORE = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
 os.environ.setdefault("MPLCONFIGDIR", os.path.join(_BEFORE, "matplotlib"))
 _CACHE = tempfile.TemporaryDirectory(prefix="heedful-tests-")
 os.environ["XDG_CACHE_HOME"] = _CACHE.name
+
+# Copies of the real datasets, where they lie beside the repository; tests that need them skip without.
+_SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+if _SHARED.is_dir():
+    os.environ.setdefault("HEEDFUL_DATA", str(_SHARED))
 
 
 def pytest_addoption(parser):
@@ -66,8 +72,6 @@ def seed(request) -> int:
 @pytest.fixture(autouse=True, scope="session")
 def _own_calibration():
     """Where the cache folder does not follow XDG_CACHE_HOME (macOS, Windows), say it again."""
-    from pathlib import Path
-
     from heedful.attention import constants
 
     before, constants.calibration_file = (

@@ -69,7 +69,7 @@ __all__ = [
 ]
 
 
-_ROOMS = ("attention", "graphs", "models", "nn")
+_ROOMS = ("attention", "data", "graphs", "models", "nn")
 
 
 def __getattr__(name: str):

@@ -20,6 +20,7 @@ from . import __version__
 from .commands.bench import Bench
 from .commands.calibrate import Calibrate
 from .commands.common import UsageError, choose
+from .commands.data import Data
 from .commands.explain import Explain
 from .commands.lab import Compare, List, Report, Run
 from .commands.tour import Tour
@@ -33,6 +34,7 @@ VERBS: dict[str, Any] = {
     "run": Run,
     "compare": Compare,
     "report": Report,
+    "data": Data,
 }
 
 

@@ -1,0 +1,147 @@
+"""Datasets by name, found in HEEDFUL_DATA, the cache or at their public address, and generators of others.
+
+>>> from heedful import data
+>>> club = data.load("karate")
+>>> club.graph, club.classes
+(Graph(34 nodes, 156 edges), ('Mr. Hi', 'Officer'))
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import files as _files
+from .files import DataError, Place
+from .registry import DATASETS, Dataset, File, find
+
+if TYPE_CHECKING:
+    from .formats.text import text_file
+    from .generators.boxes import boxes
+    from .generators.citations import citations
+    from .generators.gaussian import autoencoder_set
+    from .generators.lags import copying, recall
+    from .generators.membranes import membranes
+    from .kinds import (
+        Examples,
+        GraphData,
+        ImageData,
+        LabelledData,
+        SegmentationData,
+        SequenceData,
+        TextData,
+        VectorData,
+    )
+
+__all__ = [
+    "DataError",
+    "Dataset",
+    "Examples",
+    "File",
+    "GraphData",
+    "ImageData",
+    "LabelledData",
+    "Place",
+    "SegmentationData",
+    "SequenceData",
+    "TextData",
+    "VectorData",
+    "autoencoder_set",
+    "boxes",
+    "citations",
+    "copying",
+    "describe",
+    "fetch",
+    "load",
+    "membranes",
+    "names",
+    "recall",
+    "text_file",
+    "where",
+]
+
+# These need torch, which listing the sets does not.
+_LATER = {
+    "autoencoder_set": "generators.gaussian",
+    "boxes": "generators.boxes",
+    "citations": "generators.citations",
+    "copying": "generators.lags",
+    "membranes": "generators.membranes",
+    "recall": "generators.lags",
+    "text_file": "formats.text",
+}
+
+
+def load(name: str, **options) -> Any:
+    """The data of that name, ready to use; files it needs are found, fetched and checked first.
+
+    Options go to the set's reader or generator: `load("citations", seed=3)`, `load("cora-linqs", train=140)`.
+
+    >>> load("digits")
+    ImageData(digits: train 1437, test 360 × 1×8×8 uint8, 10 classes)
+    """
+    entry = find(name)
+    make = entry.function()
+    known = [name for name in inspect.signature(make).parameters if name != "files"]
+    for option in options:
+        if option not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise TypeError(f"load({entry.name!r}) has no option {option!r}; {takes}")
+    return make(_files.contents(entry), **options) if entry.files else make(**options)
+
+
+def names(kind: str | None = None) -> list[str]:
+    """The sets there are: all, or those of one kind.
+
+    >>> names("text")
+    ['fairytales', 'shakespeare', 'python-docs']
+    """
+    kinds = list(dict.fromkeys(entry.kind for entry in DATASETS.values()))
+    if kind is not None and kind not in kinds:
+        raise ValueError(f"names(): unknown kind {kind!r}; known: {', '.join(kinds)}")
+    return [name for name, entry in DATASETS.items() if kind in (None, entry.kind)]
+
+
+def describe(name: str) -> Dataset:
+    """What a set is: print it.
+
+    >>> print(describe("karate"))
+    karate (graph): 34 members of a karate club and its two factions; the leaders labelled, the others tested
+    terms: comes with networkx (BSD)
+    cite: Zachary, An Information Flow Model for Conflict and Fission in Small Groups, 1977
+    """
+    return find(name)
+
+
+def fetch(name: str, *, progress: bool = True) -> list[Path]:
+    """Have a set's files here, whole; their paths. Nothing to do for sets that are built in or generated.
+
+    >>> fetch("karate")
+    []
+    """
+    entry = find(name)
+    return _files.bring(entry, _files.needed(entry), progress=progress)
+
+
+def where(name: str) -> list[Place]:
+    """Where each file of a set is, or would be fetched from. Sets that are built in or generated have none.
+
+    >>> where("karate")
+    []
+    """
+    return [_files.place(file) for file in _files.needed(find(name))]
+
+
+def __getattr__(name: str):
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f".{_LATER.get(name, 'kinds')}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
