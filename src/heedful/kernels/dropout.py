@@ -46,6 +46,11 @@ def keep_mask(seed: Tensor, head: Tensor | int, counter: Tensor, rate: float) ->
     >>> keep_mask(torch.tensor([7]), 0, torch.arange(6), rate=0.5).shape
     torch.Size([6])
     """
+    return numbers(seed, head, counter) >= threshold(rate)
+
+
+def numbers(seed: Tensor, head: Tensor | int, counter: Tensor) -> Tensor:
+    """Whole numbers, evenly from 0 to 2⁵³ − 1, that (seed, head, counter) decide; int64, broadcasting."""
     head = head if isinstance(head, Tensor) else torch.full_like(seed, head)
     key = _mixed(_mixed(seed) + (head + 1) * GOLDEN)
-    return _shifted(_mixed(key + counter * GOLDEN), 11) >= threshold(rate)
+    return _shifted(_mixed(key + counter * GOLDEN), 11)

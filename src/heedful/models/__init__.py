@@ -8,11 +8,13 @@ from .gat import GAT
 from .gcn import GCN
 from .gpt import GPT
 from .graph_transformer import GraphTransformer
+from .masked_autoencoder import MaskedAutoencoder
 from .model import Model, load
 from .mpnn import MPNN
 from .resnet import PlainNet, ResNet
 from .rnn import RNN
 from .unet import UNet
+from .vit import ViT
 
 __all__ = [
     "GAT",
@@ -23,9 +25,11 @@ __all__ = [
     "Autoencoder",
     "ConvNet",
     "GraphTransformer",
+    "MaskedAutoencoder",
     "Model",
     "PlainNet",
     "ResNet",
     "UNet",
+    "ViT",
     "load",
 ]
