@@ -44,10 +44,12 @@ class Autoencoders:
     kind: Literal["untrained", "vanilla", "denoising", "masked"] = "vanilla"
     latent: Literal[5, 20, 64, 100, 500] = 20
     epochs: int | None = None  # 10 on the synthetic set, 5 on MNIST
+    probe_epochs: int | None = None  # 50 in batches of 100 on the synthetic set, 1,000 whole ones on MNIST
 
     axes = ("dataset", "kind", "latent")
     quick = {
-        "epochs": 3,
+        "epochs": 4,
+        "probe_epochs": 8,
         "axes": {"dataset": ["synthetic"], "kind": ["untrained", "vanilla"], "latent": [5, 20]},
     }
     full = {"axes": {"dataset": ["synthetic", "mnist"]}}
@@ -91,7 +93,9 @@ class Autoencoders:
             with torch.no_grad():
                 loss = (model(sets["val"]) - sets["val"]).square().sum(1).mean().item()
                 codes, test_codes = model.encode(sets["probe"]), model.encode(sets["test"])
-            probe = _probe(codes, sets["probe labels"], test_codes, sets["test labels"], seed, synthetic)
+            rounds = self.probe_epochs or (50 if synthetic else 1000)
+            size = 100 if synthetic else len(codes)
+            probe = _probe(codes, sets["probe labels"], test_codes, sets["test labels"], seed, rounds, size)
             return {"loss": loss, "probe": 100 * probe}
 
         lab.log(0, **{f"val {name}": value for name, value in measured(model).items()})
@@ -138,18 +142,18 @@ class Autoencoders:
         return figure
 
 
-def _probe(codes, labels, test_codes, test_labels, seed, synthetic) -> float:
-    """The course's probe: a linear layer trained by Adam, 50 epochs in batches, or 1,000 full-batch steps."""
+def _probe(codes, labels, test_codes, test_labels, seed: int, epochs: int, size: int) -> float:
+    """The course's probe: a linear layer trained by Adam for so many epochs."""
     torch.manual_seed(seed)
     head = nn.Linear(codes.shape[1], int(labels.max()) + 1).to(codes.device)
     optimizer = torch.optim.Adam(head.parameters(), lr=1e-3)
-    feed = Batches(codes, labels, size=100 if synthetic else len(codes), seed=seed)
+    feed = Batches(codes, labels, size=size, seed=seed)
     train(
         head,
         lambda head, batch: F.cross_entropy(head(batch[0]), batch[1]),
         feed,
         optimizer,
-        epochs=50 if synthetic else 1000,
+        epochs=epochs,
         progress=False,
     )
     with torch.no_grad():

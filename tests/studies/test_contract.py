@@ -1,0 +1,56 @@
+"""Every registered study keeps the same promises."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+
+import pytest
+
+from heedful import lab
+
+STUDIES = [entry for name, entry in lab.studies().items() if not name.startswith("toy-")]
+every = pytest.mark.parametrize("entry", STUDIES, ids=lambda entry: entry.name)
+
+
+@every
+def test_it_says_what_it_asks(entry):
+    assert entry.question.endswith("?") and entry.question[0].isupper()
+    assert len(entry.source) > 10
+    assert set(entry.cost) == {"quick", "full"}
+    assert entry.settings.__doc__ and not entry.settings.__doc__.startswith(entry.settings.__name__ + "(")
+    assert entry.metrics and all(len(what) > 5 for what in entry.metrics.values())
+
+
+@every
+@pytest.mark.parametrize("profile", lab.PROFILES)
+def test_variants_can_be_written_down_and_read_back(entry, profile):
+    variants = entry.variants(profile)
+    assert variants
+    assert len({entry.key(variant) for variant in variants}) == len(variants)
+    assert len({entry.label(variant) for variant in variants}) == len(variants)
+    for variant in variants:
+        again = entry.settings(**json.loads(json.dumps(asdict(variant))))
+        assert entry.key(again) == entry.key(variant)
+
+
+@every
+def test_published_figures_belong_to_variants(entry):
+    names = {field.name for field in fields(entry.settings)}
+    assert set(entry.axes) <= names
+    for key, figures in getattr(entry.settings, "published", {}).items():
+        assert len(key) == len(entry.axes)
+        checked = entry.checked(dict(zip(entry.axes, key, strict=True)))
+        assert tuple(checked.values()) == key
+        assert figures and all(isinstance(figure, lab.Figure) for figure in figures.values())
+
+
+@every
+def test_profiles_change_settings_that_exist(entry):
+    names = {field.name for field in fields(entry.settings)}
+    for profile in lab.PROFILES:
+        changes = dict(getattr(entry.settings, profile, {}))
+        for axis, values in changes.pop("axes", {}).items():
+            assert axis in entry.axes
+            assert [entry.checked({axis: value})[axis] for value in values] == list(values)
+        assert set(changes) <= names
