@@ -1,4 +1,4 @@
-# make run: set up and take the tour.  make test: set up and run the tests.  Nothing else is needed.
+# make run: set up, take the tour, run every study small.  make test: set up and run the tests.  Nothing else is needed.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -15,6 +15,8 @@ $(READY): pyproject.toml constraints.txt
 
 run: setup
 	$(BIN)/heedful tour
+	$(BIN)/heedful run all --profile quick
+	$(BIN)/heedful report
 
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS) --doctest-modules

@@ -42,7 +42,7 @@ class Run:
     """Run a study over many seeds, beside its published figures. Interrupted, the same command goes on."""
 
     study: tyro.conf.Positional[str]
-    """Which; see heedful list."""
+    """Which, or all; see heedful list."""
     seeds: Number = None
     """How many; as many as the study says unless given."""
     profile: str = "full"
@@ -67,9 +67,22 @@ class Run:
     def run(self, console: Console) -> int:
         from .. import lab
 
-        study = choose("study", self.study, lab.studies())
+        known = lab.studies()
+        if self.study != "all":
+            choose("study", self.study, known)
+        elif self.set or self.figure:
+            raise UsageError("run all: --set and --figure go with one study")
+        results = [self._one(name, console) for name in (known if self.study == "all" else [self.study])]
+        if self.json:
+            found = [result.to_dict() for result in results]
+            print_json(found if self.study == "all" else found[0])
+        return 1 if any(result.failures for result in results) else 0
+
+    def _one(self, name: str, console: Console):
+        from .. import lab
+
         result = lab.run(
-            study,
+            name,
             seeds=self.seeds,
             profile=choose("profile", self.profile, lab.PROFILES),
             settings=settings(self.set),
@@ -82,14 +95,11 @@ class Run:
         )
         place = self.figure or self.runs / result.run.id / "figure.png"
         result.figure().savefig(place)
-        if self.json:
-            print_json(result.to_dict())
-        else:
+        if not self.json:
             show(result, console)
-            console.print(
-                f"figure: {place}    run: {result.run.id}", style="dim", highlight=False, soft_wrap=True
-            )
-        return 1 if result.failures else 0
+            where = f"figure: {place}    run: {result.run.id}\n"
+            console.print(where, style="dim", highlight=False, soft_wrap=True)
+        return result
 
 
 @dataclass
