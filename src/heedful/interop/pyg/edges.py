@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from ...graphs import Graph
-from ...graphs.spectral import invert
 
 # PyG's names of reductions, and torch's.
 REDUCTIONS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "amax", "min": "amin", "mul": "prod"}
@@ -50,19 +49,11 @@ class Edges:
             loops = kept.new_full((self.loops, kept.shape[1]), fill)
         return torch.cat([kept, loops])
 
-    def weights(self, given: Tensor | None, fill: float, dtype: torch.dtype) -> Tensor:
-        """Edge weights, 1 if none are given. A node's loop keeps the weight it had, or gets `fill`."""
-        if given is None:
-            return torch.ones(self.source.shape[0], dtype=dtype, device=self.source.device)
+    def weights(self, given: Tensor, fill: float) -> Tensor:
+        """Edge weights (edges,). A node's loop keeps the weight it had, or gets `fill`."""
         if self.loops is None:
             return given
         return torch.cat([self._kept(given), self._loop_weights(given, fill)])
-
-    def normalized(self, given: Tensor | None, fill: float, dtype: torch.dtype) -> Tensor:
-        """w_ij / √(d_i d_j) of these weights, with d_i = Σ_j w_ij."""
-        weight = self.weights(given, fill, dtype)
-        root = invert(self.add(weight, -1), 0.5)
-        return weight * root.index_select(0, self.target) * root.index_select(0, self.source)
 
     def _kept(self, given: Tensor) -> Tensor:
         raise NotImplementedError
@@ -78,6 +69,12 @@ class Edges:
         return reduced[: self.targets]
 
     # Listening
+
+    def degree(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
+        """d_i = Σ_{j→i} w_ij, or the number of edges into i, (targets,)."""
+        if weight is None:
+            weight = torch.ones(self.source.shape[0], dtype=dtype, device=self.source.device)
+        return self.add(weight, -1)
 
     def propagate(self, x: Tensor, weight: Tensor | None) -> Tensor:
         """out_i = Σ_{j→i} w_ij x_j, from (..., sources, features) to (..., targets, features)."""

@@ -9,13 +9,17 @@ from torch import Tensor
 
 from ...graphs import Graph, check
 from ...graphs.structure import Structure
-from .cache import Cache, untraced
+from .cache import Cache
 from .edges import Edges
 from .grouped import GroupedEdges, group
 from .traced import TracedEdges
 
 # All layers of a model share one graph. Whoever keeps more of them alive at once sorts their edges anew.
 GRAPHS = Cache(limit=256)
+
+
+# A lookup by identity means nothing to a tracer: torch.compile runs it as it is, between two graphs.
+_untraced = torch.compiler.disable(reason="looked up by identity; pass a Graph to have one whole graph")
 
 
 def find_edges(
@@ -35,11 +39,11 @@ def find_edges(
     if not isinstance(edge_index, Graph):
         return _edges_of_tensor(edge_index, sources, targets, loops, compiling, where)
     if loops is None and compiling:
-        return GroupedEdges(edge_index, given=edge_index.edges, remember=False)
+        return GroupedEdges(edge_index, given=edge_index.edges)
     return _edges_of_graph(edge_index, loops, compiling)
 
 
-@untraced
+@_untraced
 def _edges_of_tensor(
     edge_index: Tensor, sources: int, targets: int, loops: int | None, compiling: bool, where: str
 ) -> GroupedEdges:
@@ -51,7 +55,7 @@ def _edges_of_tensor(
     return _ready(GRAPHS.get(edge_index, (sources, targets, loops), make), compiling)
 
 
-@untraced
+@_untraced
 def _edges_of_graph(graph: Graph, loops: int | None, compiling: bool) -> GroupedEdges:
     def make() -> GroupedEdges:
         if loops is not None:

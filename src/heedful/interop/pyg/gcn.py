@@ -6,9 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from ...graphs import Graph
+from ...graphs.spectral import invert
 from .edges import Edges
 from .layer import Layer, check_channels, narrower_first, split_pair
 from .linear import Linear
+
+Adjacency = tuple[Edges, Tensor | None, Tensor | None]
 
 
 class GCNConv(Layer):
@@ -68,7 +71,7 @@ class GCNConv(Layer):
         self.lin.reset_parameters()
         if self.bias is not None:
             nn.init.zeros_(self.bias)
-        self._first: tuple[Edges, Tensor | None] | None = None
+        self._first: Adjacency | None = None
 
     def __getstate__(self):
         # A copy or a file gets the layer, not the graph it last ran on.
@@ -80,18 +83,20 @@ class GCNConv(Layer):
         if not isinstance(x, Tensor):
             raise ValueError(f"{name}: x is a {type(x).__name__}; bipartite graphs need SAGEConv or GATConv.")
         split_pair(x, name, leading=True)
-        edges, weight = self._first or self._weighted(x, edge_index, edge_weight)
+        edges, weight, root = self._first or self._adjacency(x, edge_index, edge_weight)
         if self.cached and self.normalize:
-            self._first = edges, weight
+            self._first = edges, weight, root
+
+        def propagate(x):
+            """D^−½ A D^−½ x, or A x."""
+            return edges.propagate(x, weight) if root is None else root * edges.propagate(root * x, weight)
+
         W = self.lin.weight_for(x)
-        if narrower_first(x, *W.T.shape):
-            out = self.lin(edges.propagate(x, weight))
-        else:
-            out = edges.propagate(self.lin(x), weight)
+        out = self.lin(propagate(x)) if narrower_first(x, *W.T.shape) else propagate(self.lin(x))
         return out if self.bias is None else out + self.bias
 
-    def _weighted(self, x: Tensor, edge_index, edge_weight: Tensor | None) -> tuple[Edges, Tensor | None]:
-        """The edges, loops among them, and what each weighs."""
+    def _adjacency(self, x: Tensor, edge_index: Tensor | Graph, edge_weight: Tensor | None) -> Adjacency:
+        """The edges, loops among them, what each weighs, and D^−½."""
         if isinstance(edge_index, Graph) and edge_index.weight is not None:
             edge_weight = edge_index.weight if edge_weight is None else edge_weight
             edge_index = edge_index.with_edges(weight=None)
@@ -103,7 +108,9 @@ class GCNConv(Layer):
                 raise ValueError(
                     f"GCNConv: edge_weight has shape {tuple(edge_weight.shape)}; it takes one number an edge."
                 )
-            edge_weight = edge_weight if edge_weight.dim() == 1 else edge_weight.reshape(-1)
+            edge_weight = edges.weights(edge_weight.reshape(-1), 2.0 if self.improved else 1.0)
         if not self.normalize:
-            return edges, edge_weight
-        return edges, edges.normalized(edge_weight, 2.0 if self.improved else 1.0, x.dtype)
+            return edges, edge_weight, None
+        wide = torch.promote_types(x.dtype, torch.float32)  # bfloat16 cannot count past 256
+        root = invert(edges.degree(edge_weight, wide), 0.5).unsqueeze(-1)
+        return edges, edge_weight, root.to(x.dtype) if edge_weight is None else root

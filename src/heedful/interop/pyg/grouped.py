@@ -1,4 +1,4 @@
-"""Edges grouped by listener: a heedful `Graph`, made once for an edge_index and kept while that lives."""
+"""Edges grouped by listener: a heedful `Graph`, and its kernels."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from torch import Tensor
 
 from ...attention.transforms import lasting
 from ...graphs import Graph
-from ...graphs.structure import Slots, Structure
-from .cache import Cache, untraced
+from ...graphs.structure import Slots, Structure, index_dtype
 from .edges import Edges
+
+# So many edges are worth waking the compiled loop, which a small graph could do without.
+MANY = 1000
 
 
 class GroupedEdges(Edges):
@@ -25,13 +27,11 @@ class GroupedEdges(Edges):
         loops: int | None = None,
         kept: Tensor | None = None,
         existing: Tensor | None = None,
-        remember: bool = True,
     ):
         self.graph, self.given, self.loops = graph, given, loops
         self.targets = self.rows = graph.targets
         self.kept = kept  # numbers of the caller's edges that are no loops; None: all
         self.existing = existing  # number of the caller's loop at each node, −1 where there was none
-        self._constants = Cache(limit=4) if remember else None
 
     # The graph makes these when first asked: attention does not need them.
     source = property(lambda self: self.graph.source)  # type: ignore[assignment]
@@ -47,29 +47,6 @@ class GroupedEdges(Edges):
         if self.existing is None:
             return filled
         return torch.where(self.existing < 0, filled, given[self.existing.clamp(min=0)])
-
-    def normalized(self, given, fill, dtype):
-        if self._constants is None or (given is not None and given.requires_grad):
-            return self._normalized("symmetric", self.weights(given, fill, dtype))
-        return self._remembered("symmetric", given, fill, dtype)
-
-    @untraced
-    def _remembered(self, kind: str, given: Tensor | None, fill: float, dtype: torch.dtype) -> Tensor:
-        """Normalised weights that are constants, made once."""
-
-        def make() -> Tensor:
-            with lasting():
-                if given is not None:
-                    return self._normalized(kind, self.weights(given, fill, dtype))
-                wide = torch.promote_types(dtype, torch.float32)  # bfloat16 cannot count past 256
-                return self._normalized(kind, self.weights(None, fill, wide)).to(dtype)
-
-        assert self._constants is not None
-        owner = self.graph.structure if given is None else given
-        return self._constants.get(owner, (kind, fill, dtype), make)
-
-    def _normalized(self, kind: str, weight: Tensor) -> Tensor:
-        return self.graph.with_edges(weight=weight).normalized(kind).attributes["weight"]
 
     def _reduce(self, values, kind):
         if kind == "mul":
@@ -91,15 +68,16 @@ class GroupedEdges(Edges):
 
     # Listening
 
+    def degree(self, weight, dtype):
+        if weight is None:
+            return self.graph.degree().to(dtype)
+        return self.graph.with_edges(weight=weight).degree(weighted=True)
+
     def propagate(self, x, weight):
         return self.graph.with_edges(weight=weight).propagate(x)
 
     def aggregate(self, x, kind):
-        if kind == "mean" and self._constants is not None:
-            return self.propagate(x, self._remembered("row", None, 1.0, x.dtype))
-        if kind == "var":
-            return self.graph.aggregate(x, "std").square()
-        return self.graph.aggregate(x, kind)
+        return self.graph.aggregate(x, "std").square() if kind == "var" else self.graph.aggregate(x, kind)
 
 
 def group(edge_index: Tensor, sources: int, targets: int, loops: int | None) -> GroupedEdges:
@@ -116,5 +94,20 @@ def group(edge_index: Tensor, sources: int, targets: int, loops: int | None) -> 
                 source, target = source[kept], target[kept]
             every = torch.arange(loops, device=source.device)
             source, target = torch.cat([source, every]), torch.cat([target, every])
-        graph = Graph(Structure.from_edges(source, target, sources, targets))
+        graph = Graph(_structure(source, target, sources, targets))
     return GroupedEdges(graph, given=given, loops=loops, kept=kept, existing=existing)
+
+
+def _structure(source: Tensor, target: Tensor, sources: int, targets: int) -> Structure:
+    edges = len(source)
+    if source.device.type != "cpu" or edges < MANY:
+        return Structure.from_edges(source, target, sources, targets)
+
+    from ...kernels.group_numba import group_edges
+
+    dtype = index_dtype(sources, targets, edges)
+    rowptr, colptr = torch.zeros(targets + 1, dtype=dtype), torch.zeros(sources + 1, dtype=dtype)
+    col, edge, row, edge_transposed = (torch.empty(edges, dtype=dtype) for _ in range(4))
+    slots = (rowptr, col, edge, colptr, row, edge_transposed)
+    group_edges(source.contiguous().numpy(), target.contiguous().numpy(), *(slot.numpy() for slot in slots))
+    return Structure(Slots(rowptr, col, edge), sources, backward=Slots(colptr, row, edge_transposed))
