@@ -164,24 +164,20 @@ class TestLoss:
         assert loss.isfinite()
         assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
-    def test_learns_stripes(self, seed):
-        """Images that a quarter of their patches gives away: the error falls to a part of where it began."""
-        torch.manual_seed(seed)
-        model = small(layers=1, dim=32, decoder_dim=32, masked=0.5, normalize=False)
-        optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    def test_learns_to_fill_in(self, seed):
+        """Of images of one colour each, the visible patches tell the hidden ones: far better than the mean."""
+        model = small(layers=1, dim=32, decoder_dim=32, normalize=False)
+        optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
 
-        def draw(count):  # every row of an image is one of two colours, by the image's own phase
-            rows = (torch.arange(16) // 4 + torch.randint(2, (count, 1))) % 2
-            return rows.float()[:, None, :, None].expand(count, 3, 16, 16)
+        def draw(count):
+            return torch.rand(count, 3, 1, 1).expand(count, 3, 16, 16)
 
-        model.eval()
-        before = model.loss(draw(128)).item()
-        model.train()
         for _ in range(150):
             optimizer.zero_grad()
             model.loss(draw(32)).backward()
             optimizer.step()
-        assert model.eval().loss(draw(128)).item() < before / 5
+        guessing = 1 / 12  # the variance of a colour
+        assert model.eval().loss(draw(256)) < guessing / 5
 
     def test_mixed_precision(self, seed):
         model = small()
