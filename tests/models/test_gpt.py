@@ -112,15 +112,16 @@ def test_the_loss_is_the_cross_entropy_of_the_next_token(seed):
 def test_it_learns_a_text_by_heart(changes, seed):
     model = tiny(dim=32, **changes)
     text = torch.randint(11, (1, 17))
-    optimizer = torch.optim.AdamW(model.parameter_groups(0.1), lr=1e-2)
+    text[0, :2] = torch.tensor([3, 4])  # a run of one token at the start looks the same wherever it is cut
+    optimizer = torch.optim.AdamW(model.parameter_groups(0.1), lr=5e-3)
     for _ in range(150):
         optimizer.zero_grad()
         loss = model.loss(text)
         loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    assert loss.item() < 0.1
-    if changes.get("position") != "learned":  # or the first token alone tells what follows
-        assert model.generate(text[0, :6], 11, temperature=0).tolist() == text[0].tolist()
+    assert loss.item() < 0.02
+    assert model.generate(text[0, :2], 15, temperature=0).tolist() == text[0].tolist()
 
 
 def test_decay_falls_on_the_weights_of_linear_layers_only():
