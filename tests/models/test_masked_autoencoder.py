@@ -165,7 +165,7 @@ class TestLoss:
         assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
     def test_learns_to_fill_in(self, seed):
-        """Of images of one colour each, the visible patches tell the hidden ones: far better than the mean."""
+        """Of images of one colour each, the visible patches tell the hidden ones: better than guessing."""
         model = small(layers=1, dim=32, decoder_dim=32, normalize=False)
         optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
 
