@@ -219,10 +219,11 @@ def _edge_dot_backward(ctx, grad):
 def _propagate_vmap(call, info, in_dims, *inputs):
     graph, (x, weight), (x_dim, weight_dim) = _unbatched(in_dims, inputs), inputs[6:], in_dims[6:]
     if weight_dim is None:
-        # The weights are shared by the batch, so the batch is just more features.
-        x = x.movedim(x_dim, -1)  # (sources, heads, features, batch)
+        # The weights are shared by the batch, so the batch is just more features. It goes before them: rows of
+        # features stay together, and a product that follows takes them as they lie.
+        x = x.movedim(x_dim, 2)  # (sources, heads, batch, features)
         out = call(*graph, x.flatten(2), weight)
-        return out.unflatten(2, x.shape[2:]), 3
+        return out.unflatten(2, x.shape[2:]), 2
     weight = weight.movedim(weight_dim, 1)  # (edges, batch, heads)
     x = x.movedim(x_dim, 1) if x_dim is not None else x.unsqueeze(1).expand(-1, info.batch_size, -1, -1)
     out = call(*graph, x.flatten(1, 2), weight.flatten(1))

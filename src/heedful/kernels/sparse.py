@@ -225,8 +225,12 @@ class _Sparse(_Compiled):
     @staticmethod
     def vmap(info, in_dims, *arguments):
         H = _heads_within(arguments[SETTINGS + 2], in_dims[SETTINGS + 2])
+        *settings, save, lazy = arguments[:SETTINGS]
         tensors = _folded(info.batch_size, H, in_dims[SETTINGS:], arguments[SETTINGS:])
-        outputs = _Sparse.apply(*arguments[:SETTINGS], *tensors)
+        # Inside vmap nothing says that it wants a gradient; here, outside, it does.
+        wanted = any(t is not None and t.requires_grad for t in tensors[:OPERANDS])
+        save = save or (torch.is_grad_enabled() and wanted)
+        outputs = _Sparse.apply(*settings, save, lazy, *tensors)
         return _unfolded(outputs, info.batch_size)
 
 

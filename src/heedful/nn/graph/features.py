@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ...attention.transforms import forward_mode_active, functorch_active
+from ...attention.transforms import forward_mode_active
 from ...graphs import Graph
 from ...graphs.structure import lasting
 from ...kernels.drop import drop
@@ -58,7 +58,7 @@ def dropout(x: Features, rate: float, training: bool = True) -> Features:
 
 def _dropped(x: Tensor, rate: float) -> Tensor:
     eager = type(x) in (Tensor, nn.Parameter) and not torch.compiler.is_compiling()
-    if not eager or x.device.type != "cpu" or functorch_active() or forward_mode_active():
+    if not eager or x.device.type != "cpu" or forward_mode_active():
         return F.dropout(x, rate)
     return drop(x, rate, torch.randint(torch.iinfo(torch.int64).max, (1,)))
 

@@ -26,10 +26,16 @@ def normalized(graph: Graph, kind: str, loops: float | None, dtype: torch.dtype)
         found = graph.with_edges(weight=ones if weight is None else weight.to(wide))
         return (found if loops is None else found.with_self_loops(weight=loops)).normalized(kind)
 
-    transformed = torch.compiler.is_compiling() or functorch_active() or forward_mode_active()
-    if transformed or (weight is not None and (weight.requires_grad or weight.is_inference())):
+    if torch.compiler.is_compiling() or forward_mode_active():
         return find()
+    if weight is not None:
+        traced = torch._C._functorch.is_functorch_wrapped_tensor(weight)
+        if traced or weight.requires_grad or weight.is_inference():
+            return find()
     kept, version = _KEPT.setdefault(graph, {}), None if weight is None else weight._version
+    if functorch_active():  # vmap over what the graph does not depend on: what is known may be used
+        known = kept.get((kind, loops, wide), (-1,))
+        return known[1] if known[0] == version else find()
     if kept.get((kind, loops, wide), (-1,))[0] != version:
         with lasting():
             kept[kind, loops, wide] = version, find()

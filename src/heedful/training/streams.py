@@ -1,0 +1,212 @@
+"""Random numbers of many seeds at once: under vmap, each copy draws what it would draw if it ran alone.
+
+`vmap` knows two kinds of randomness, the same for all copies or one draw for all of them together; in neither
+does a copy get the numbers of its own seed. Here every function that draws is caught before vmap sees it and
+run once a seed, with torch's generators in that seed's state, and the results are stacked. So a dropout, a
+`rand` or the seed that `attend` takes for its own dropout come out bit for bit as in a run of that seed
+alone. Dropout's product with its mask is done for all seeds together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+_PLAIN = [
+    torch.rand,
+    torch.randn,
+    torch.randint,
+    torch.randperm,
+    torch.rand_like,
+    torch.randn_like,
+    torch.randint_like,
+    torch.bernoulli,
+    torch.normal,
+    torch.poisson,
+    torch.multinomial,
+    torch.binomial,
+    Tensor.bernoulli,
+    Tensor.multinomial,
+    F.gumbel_softmax,
+    # These draw little or nothing, but vmap has no rule for them: one seed after another is what can be had.
+    torch.lstm,
+    torch.gru,
+    torch.rnn_tanh,
+    torch.rnn_relu,
+]
+_IN_PLACE = [
+    getattr(Tensor, name)
+    for name in (
+        "bernoulli_",
+        "uniform_",
+        "normal_",
+        "random_",
+        "exponential_",
+        "cauchy_",
+        "log_normal_",
+        "geometric_",
+    )
+]
+# These draw in training only. Their signatures say when; a call that draws nothing is left to vmap.
+_DROPPING: dict[Callable, Callable[..., bool]] = {
+    F.dropout: lambda input, p=0.5, training=True, inplace=False: training and p > 0,
+    torch.dropout: lambda input, p, train: train and p > 0,
+    F.dropout1d: lambda input, p=0.5, training=True, inplace=False: training and p > 0,
+    F.dropout2d: lambda input, p=0.5, training=True, inplace=False: training and p > 0,
+    F.dropout3d: lambda input, p=0.5, training=True, inplace=False: training and p > 0,
+}
+_SOMETIMES: dict[Callable, Callable[..., bool]] = {
+    F.alpha_dropout: lambda input, p=0.5, training=False, inplace=False: training and p > 0,
+    F.feature_alpha_dropout: lambda input, p=0.5, training=False, inplace=False: training and p > 0,
+    F.rrelu: lambda input, lower=0.125, upper=1 / 3, training=False, inplace=False: training,
+    F.scaled_dot_product_attention: lambda q, k, v, attn_mask=None, dropout_p=0.0, *rest, **more: (
+        dropout_p > 0
+    ),
+    F.multi_head_attention_forward: lambda *arguments, training=True, dropout_p=0.0, **more: (
+        training and (arguments[10] if len(arguments) > 10 else dropout_p) > 0
+    ),
+}
+_DRAWS = {*_PLAIN, *_IN_PLACE, *_DROPPING, *_SOMETIMES}
+
+
+class Streams(TorchFunctionMode):
+    """A stream of random numbers for each seed.
+
+    Args:
+        states: the state of each seed's generator on the CPU, as `torch.get_rng_state()` gives it.
+        cuda: the same of the current CUDA device, if it is used.
+
+    Enter it inside the vmapped function, `with streams.within(index)`, where `index` counts the seeds (an
+    argument vmapped over). Every function of torch that draws then draws for each seed from its own stream.
+
+    >>> def draw(index):
+    ...     with streams.within(index):
+    ...         return torch.rand(3)
+    >>> states = [torch.manual_seed(seed).get_state() for seed in (5, 6)]
+    >>> streams = Streams(states)
+    >>> both = torch.vmap(draw)(torch.arange(2))
+    >>> _ = torch.manual_seed(6)
+    >>> torch.equal(both[1], torch.rand(3))
+    True
+    """
+
+    def __init__(self, states: list[Tensor], cuda: list[Tensor] | None = None):
+        super().__init__()
+        self.states, self.cuda = states, cuda
+        self._index: Tensor | None = None
+
+    def keep(self, which: list[int]) -> None:
+        """Go on with these seeds only."""
+        self.states = [self.states[n] for n in which]
+        self.cuda = None if self.cuda is None else [self.cuda[n] for n in which]
+
+    @contextmanager
+    def within(self, index: Tensor) -> Iterator[None]:
+        self._index = index
+        with self:
+            yield
+
+    @contextmanager
+    def seed(self, place: int) -> Iterator[None]:
+        """Torch's own generators in the state of one seed; what is drawn from them moves that seed's on."""
+        before = torch.get_rng_state()
+        torch.set_rng_state(self.states[place])
+        if self.cuda is not None:
+            before_cuda = torch.cuda.get_rng_state()
+            torch.cuda.set_rng_state(self.cuda[place])
+        try:
+            yield
+        finally:
+            self.states[place] = torch.get_rng_state()
+            torch.set_rng_state(before)
+            if self.cuda is not None:
+                self.cuda[place] = torch.cuda.get_rng_state()
+                torch.cuda.set_rng_state(before_cuda)
+
+    def __torch_function__(self, function, types, arguments=(), options=None):
+        options = options or {}
+        if function not in _DRAWS:
+            return function(*arguments, **options)
+        if options.get("generator") is not None:
+            raise ValueError(
+                f"{_name(function)} draws from a generator of its own, which the seeds would share; let it "
+                f"draw from torch's generator, which is seeded for each."
+            )
+        if function in _DROPPING:
+            if not _DROPPING[function](*arguments, **options):
+                return function(*arguments, **options)
+            return self._dropped(function, *arguments, **options)
+        if function in _SOMETIMES and not _SOMETIMES[function](*arguments, **options):
+            return function(*arguments, **options)
+        if function in _IN_PLACE:
+            return self._filled(function, *arguments, **options)
+        return self._apart(function, arguments, options)
+
+    def _dropped(self, function, input, *arguments, **options):
+        """x · mask: only the masks are drawn seed by seed."""
+        ones = torch.ones((), dtype=input.dtype, device=input.device).expand(input.shape)
+        order = sorted(range(input.dim()), key=lambda n: (-input.stride(n), n))
+        ones = ones.permute(order).contiguous().permute([order.index(n) for n in range(len(order))])
+        inplace = options.pop("inplace", False) or (len(arguments) > 2 and arguments[2])
+        mask = self._apart(function, (ones, *arguments[:2]), options)
+        return input.mul_(mask) if inplace else input * mask
+
+    def _filled(self, function, self_, *arguments, **options):
+        drawn = self._apart(
+            lambda x, *rest, **more: function(x.clone(), *rest, **more), (self_, *arguments), options
+        )
+        if not torch._C._functorch.is_batchedtensor(self_):
+            raise ValueError(
+                f"{_name(function)} would fill a tensor that all seeds share; use one made from the input "
+                f"(x.new_empty(…)), or a function that makes its own (torch.rand, torch.bernoulli)."
+            )
+        return self_.copy_(drawn)
+
+    def _apart(self, function: Callable, arguments: tuple, options: dict[str, Any]):
+        flat, form = tree_flatten((arguments, options))
+        result: list[Any] = []
+        result_form: Any = None
+
+        def alone(place: int, *flat: Any) -> list[Tensor]:
+            nonlocal result, result_form
+            arguments, options = tree_unflatten(list(flat), form)
+            with self.seed(place):
+                result, result_form = tree_flatten(function(*arguments, **options))
+            return [part for part in result if isinstance(part, Tensor)]
+
+        drawn = iter(_Apart.apply(self._index, alone, *flat))
+        result = [next(drawn) if isinstance(part, Tensor) else part for part in result]
+        return tree_unflatten(result, result_form)
+
+
+class _Apart(torch.autograd.Function):
+    """alone(place, *arguments) for each seed, stacked; its rule for vmap is all it is made for."""
+
+    @staticmethod
+    def forward(index, alone, *flat):
+        raise RuntimeError("Streams are for functions under vmap.")
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def vmap(info, in_dims, index, alone, *flat):
+        found = []
+        for place in range(info.batch_size):
+            own = (
+                x if dim is None else x.select(dim, place) for x, dim in zip(flat, in_dims[2:], strict=True)
+            )
+            found.append(alone(place, *own))
+        return tuple(torch.stack(parts) for parts in zip(*found, strict=True)), (0,) * len(found[0])
+
+
+def _name(function: Callable) -> str:
+    return getattr(function, "__name__", repr(function))
