@@ -432,3 +432,21 @@ def test_wrong_types(graph):
         nn.GATConv(6, 4)(torch.randn(10, 6), torch.zeros(2, 3))
     with pytest.raises(TypeError, match="x must be a tensor"):
         nn.GATConv(6, 4)("words", graph)
+
+
+@pytest.mark.parametrize(("heads", "dim"), [(1, 7), (2, 3), (3, 7)])
+def test_gat_of_any_shape(heads, dim, seed):
+    """Enough edges for the kernels that take whole rows at once, and widths that are filled up for them."""
+    graph = Graph.from_edges(torch.randint(300, (3000,)), torch.randint(300, (3000,)), nodes=300)
+    layer, x = nn.GATConv(6, dim, heads).to(DOUBLE), table(300, 6).requires_grad_()
+    z = (x @ layer.weight).view(300, heads, dim)
+    adjacency, outs = graph.adjacency().double(), []
+    adjacency = torch.where(torch.eye(300) * (adjacency.diagonal() == 0) > 0, 1, adjacency)
+    for h in range(heads):
+        scores = (z[:, h] @ layer.listener[h])[:, None] + (z[:, h] @ layer.speaker[h])[None]
+        outs.append(softmax_over(F.leaky_relu(scores, 0.2), adjacency) @ z[:, h])
+    expected, found = torch.cat(outs, 1) + layer.bias, layer(x, graph)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    wanted, direction = [x, *layer.parameters()], torch.randn_like(found)
+    for a, b in zip(*(torch.autograd.grad(out, wanted, direction) for out in (found, expected)), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)

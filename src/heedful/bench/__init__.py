@@ -38,7 +38,8 @@ class Benchmark:
     module: str
 
     def run(self, *, quick: bool = False, device: str = "cpu") -> Result:
-        found = import_module(f".{self.module}", __name__).run(quick=quick, device=device)
+        module, _, function = self.module.partition(":")
+        found = getattr(import_module(f".{module}", __name__), function or "run")(quick=quick, device=device)
         rows, verdict, reached = found
         return Result(
             self.name,
@@ -57,10 +58,15 @@ BENCHMARKS: dict[str, Benchmark] = {
     for name, title, module in (
         ("gat", "A GAT step against PyTorch Geometric", "gat"),
         ("propagate", "Weighted sums over edges against PyG and torch.sparse", "propagate"),
+        ("cora-gat", "An epoch of GAT on a graph of Cora's size against PyTorch Geometric", "cora:run_gat"),
+        ("cora-gcn", "An epoch of GCN on a graph of Cora's size against PyTorch Geometric", "cora:run_gcn"),
+        ("pyg", "The drop-ins for PyTorch Geometric's layers, against the originals", "pyg"),
         ("polynomial", "Quadratic kernel: planned against all pairs, and where they cross", "polynomial"),
         ("overhead", "What attend() adds to a bare scaled_dot_product_attention", "overhead"),
         ("sorted", "Additive attention over everyone by sorting", "sorting"),
         ("window", "Windows: memory against length, time against a dense mask", "window"),
+        ("generation", "Text from GPT-micro with a cache, against transformers", "generation"),
+        ("training", "A training step of GPT-micro, against transformers", "training"),
         ("regret", "How often the planner picks the fastest strategy", "regret"),
         ("scaling", "Fitted exponents of time and memory against length", "scaling"),
     )

@@ -14,7 +14,7 @@ from numba import njit
 from .lanes import fma, load, prefetch, repeat, splat, store
 
 ROW_AHEAD, WEIGHT_AHEAD = 12, 24  # edges between asking for a row or a weight and using it
-WORTH_A_SHAPE = 1 << 20  # scalar operations; a shape takes a second to compile, once and for all
+WORTH_A_SHAPE = 1 << 17  # scalar operations; a shape takes a second to compile, once and for all
 BLOCKS = (64, 32, 16, 8)  # features summed at a time: four to eight registers
 
 
