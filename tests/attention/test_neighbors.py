@@ -235,3 +235,9 @@ def test_neighbors_must_be_neighbors(thing):
         heedful.attend(X, X, X, neighbors=thing)
     with pytest.raises(TypeError):
         Causal() & thing
+
+
+def test_a_pattern_is_no_graph():
+    graph = heedful.Graph.from_edges([0], [1], nodes=2)
+    assert heedful.Everyone() != graph
+    assert graph != heedful.Everyone()

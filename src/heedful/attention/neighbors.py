@@ -130,8 +130,8 @@ class Neighbors(ABC):
     def __ror__(self, other) -> Neighbors:
         return _combine(Any, other, self)
 
-    def __eq__(self, other) -> bool:
-        return isinstance(other, Neighbors) and self.signature == other.signature
+    def __eq__(self, other) -> bool:  # a Graph is a Neighbors, but no pattern
+        return isinstance(other, Neighbors) and self.signature == getattr(other, "signature", None)
 
     def __hash__(self) -> int:
         return hash(self.signature)

@@ -60,7 +60,9 @@ def weigh(
         return attend(query, key, words, similarity=similarity, neighbors=neighbors, position=position)
     dtype, repeats = query.dtype, query.shape[-3] // key.shape[-3]
     wide = torch.promote_types(dtype, torch.float32)
-    query, key = query.to(wide), key.to(wide).repeat_interleave(repeats, -3)
+    query, key = query.to(wide), key.to(wide)
+    if repeats > 1:
+        key = key.repeat_interleave(repeats, -3)
     if position is not None:
         position.check(neighbors.span(queries, keys), query.shape[-3], query.shape[-1])
         if position.rotates:
@@ -73,6 +75,8 @@ def weigh(
     allowed = neighbors.mask(Tile.whole(queries, keys, query.device))
     bias = None if bias is None else bias.to(wide)
     if similarity.log_form and similarity.kind != "argmax":
+        if bias is None and allowed is None:
+            return scores.softmax(-1).to(dtype)
         logits = scores if bias is None else scores + bias
         if allowed is not None:
             logits = logits.masked_fill(~allowed, -inf)

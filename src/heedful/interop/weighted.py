@@ -34,9 +34,13 @@ def attend_either(
         raise ValueError(f"strategy={strategy!r} takes no bias for every pair; with one, use 'auto'.")
     if bias is not None and not want_weights and not dropout and _fusible(options):
         return _fused(query, key, value, bias, **options), None
-    weights = F.dropout(weigh(query, key, bias=bias, **options), dropout)
+    weights = weigh(query, key, bias=bias, **options)
+    if dropout:
+        weights = F.dropout(weights, dropout)
     repeats = query.shape[-3] // key.shape[-3]
-    return weights @ value.repeat_interleave(repeats, -3), weights if want_weights else None
+    if repeats > 1:
+        value = value.repeat_interleave(repeats, -3)
+    return weights @ value, weights if want_weights else None
 
 
 def _fusible(options: dict[str, Any]) -> bool:
