@@ -10,6 +10,7 @@ from ...graphs import check
 from .edges import REDUCTIONS, Edges
 from .grouped import GroupedEdges
 from .layer import Layer
+from .linear import Linear
 
 
 def check_attention(
@@ -38,6 +39,8 @@ class AttentionLayer(Layer):
     out_channels: int
     concat: bool
     dropout: float
+    res: Linear | None
+    bias: Tensor | None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
@@ -49,6 +52,12 @@ class AttentionLayer(Layer):
     def _merge(self, out: Tensor) -> Tensor:
         """(heads, nodes, channels) → (nodes, heads · channels), or their mean (nodes, channels)"""
         return out.transpose(0, 1).flatten(1) if self.concat else out.mean(0)
+
+    def _finish(self, out: Tensor, x_target: Tensor | None) -> Tensor:
+        """out + W_r x + b, of which either may be missing."""
+        if self.res is not None and x_target is not None:
+            out = out + self.res(x_target)
+        return out if self.bias is None else out + self.bias
 
     def _score(self, z: Tensor, attention: Tensor) -> Tensor:
         """a·z for each head: (nodes, heads · channels) → (heads, nodes, 1)"""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ...graphs import Graph
+from ...graphs.spectral import invert
 
 # PyG's names of reductions, and torch's.
 REDUCTIONS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "amax", "min": "amin", "mul": "prod"}
@@ -70,8 +71,11 @@ class Edges:
 
     # Listening
 
-    def degree(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
-        """d_i = Σ_{j→i} w_ij, or the number of edges into i, (targets,)."""
+    def scale(self, weight: Tensor | None, power: float, dtype: torch.dtype) -> Tensor:
+        """d_i^−power, d_i = Σ_{j→i} w_ij, or the number of edges into i; 0 where d_i is 0. (targets, 1)"""
+        return invert(self._degree(weight, dtype), power).unsqueeze(-1)
+
+    def _degree(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor:
         if weight is None:
             weight = torch.ones(self.source.shape[0], dtype=dtype, device=self.source.device)
         return self.add(weight, -1)
@@ -83,6 +87,10 @@ class Edges:
 
     def aggregate(self, x: Tensor, kind: str) -> Tensor:
         """The sum, mean, max, min or variance of what a target hears, by feature; 0 if it hears nothing."""
+        if kind == "sum":
+            return self.propagate(x, None)
+        if kind == "mean":
+            return self.propagate(x, None) * self.scale(None, 1.0, x.dtype)
         if kind == "var":
             return self.aggregate(x.square(), "mean") - self.aggregate(x, "mean").square()
         heard = x.index_select(-2, self.source)

@@ -62,12 +62,8 @@ class GATConv(AttentionLayer):
         name = type(self).__name__
         sources, targets = check_channels(in_channels, out_channels, name)
         check_attention(heads, dropout, name, slope=negative_slope, fill=fill_value)
-        self.in_channels, self.out_channels, self.heads, self.concat = (
-            in_channels,
-            out_channels,
-            heads,
-            concat,
-        )
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.heads, self.concat = heads, concat
         self.negative_slope, self.dropout, self.add_self_loops = negative_slope, dropout, add_self_loops
         self.edge_dim, self.fill_value, self.residual = edge_dim, fill_value, residual
 
@@ -126,11 +122,7 @@ class GATConv(AttentionLayer):
             edge_key=self._edge_score(edge_attr, edges),
             weights=bool(return_attention_weights),
         )
-        out = self._merge(out)
-        if self.res is not None and x_target is not None:
-            out = out + self.res(x_target)
-        if self.bias is not None:
-            out = out + self.bias
+        out = self._finish(self._merge(out), x_target)
         return (out, (edges.index_like(edge_index), alpha)) if return_attention_weights else out
 
     def _project(self, x_source: Tensor, x_target: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -60,12 +60,8 @@ class GATv2Conv(AttentionLayer):
         name = type(self).__name__
         sources, targets = check_channels(in_channels, out_channels, name)
         check_attention(heads, dropout, name, slope=negative_slope, fill=fill_value)
-        self.in_channels, self.out_channels, self.heads, self.concat = (
-            in_channels,
-            out_channels,
-            heads,
-            concat,
-        )
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.heads, self.concat = heads, concat
         self.negative_slope, self.dropout, self.add_self_loops = negative_slope, dropout, add_self_loops
         self.edge_dim, self.fill_value, self.residual = edge_dim, fill_value, residual
         self.share_weights = share_weights
@@ -118,11 +114,7 @@ class GATv2Conv(AttentionLayer):
             edge_key=self._edge_key(edge_attr, edges),
             weights=bool(return_attention_weights),
         )
-        out = self._merge(out)
-        if self.res is not None:
-            out = out + self.res(x_target)
-        if self.bias is not None:
-            out = out + self.bias
+        out = self._finish(self._merge(out), x_target)
         return (out, (edges.index_like(edge_index), alpha)) if return_attention_weights else out
 
     def _edge_key(self, edge_attr: Tensor | None, edges: Edges) -> Tensor | None:

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from ...graphs import Graph
-from ...graphs.spectral import invert
 from .edges import Edges
 from .layer import Layer, check_channels, narrower_first, split_pair
 from .linear import Linear
@@ -111,6 +110,4 @@ class GCNConv(Layer):
             edge_weight = edges.weights(edge_weight.reshape(-1), 2.0 if self.improved else 1.0)
         if not self.normalize:
             return edges, edge_weight, None
-        wide = torch.promote_types(x.dtype, torch.float32)  # bfloat16 cannot count past 256
-        root = invert(edges.degree(edge_weight, wide), 0.5).unsqueeze(-1)
-        return edges, edge_weight, root.to(x.dtype) if edge_weight is None else root
+        return edges, edge_weight, edges.scale(edge_weight, 0.5, x.dtype)

@@ -12,8 +12,10 @@ from ...graphs import Graph
 from ...graphs.structure import Slots, Structure, index_dtype
 from .edges import Edges
 
-# So many edges are worth waking the compiled loop, which a small graph could do without.
-MANY = 1000
+# Fewer edges than this are sorted sooner than the compiled loop is called for the first time.
+MANY = 256
+# So few numbers travel along edges sooner one by one than by a kernel, whose call takes some 100 µs.
+FEW = 1 << 17
 
 
 class GroupedEdges(Edges):
@@ -32,6 +34,7 @@ class GroupedEdges(Edges):
         self.targets = self.rows = graph.targets
         self.kept = kept  # numbers of the caller's edges that are no loops; None: all
         self.existing = existing  # number of the caller's loop at each node, −1 where there was none
+        self._scales: dict[tuple[float, torch.dtype], Tensor] = {}
 
     # The graph makes these when first asked: attention does not need them.
     source = property(lambda self: self.graph.source)  # type: ignore[assignment]
@@ -68,15 +71,30 @@ class GroupedEdges(Edges):
 
     # Listening
 
-    def degree(self, weight, dtype):
+    def scale(self, weight, power, dtype):
+        if weight is not None or torch.compiler.is_compiling():
+            return super().scale(weight, power, dtype)
+        if (power, dtype) not in self._scales:
+            wide = torch.promote_types(dtype, torch.float32)  # bfloat16 cannot count past 256
+            with lasting():
+                self._scales[power, dtype] = super().scale(None, power, wide).to(dtype)
+        return self._scales[power, dtype]
+
+    def _degree(self, weight, dtype):
         if weight is None:
             return self.graph.degree().to(dtype)
         return self.graph.with_edges(weight=weight).degree(weighted=True)
 
     def propagate(self, x, weight):
+        # Elsewhere adding by index is not deterministic, and half precision should be summed in float32.
+        plain = x.device.type == "cpu" and x.dtype in (torch.float32, torch.float64)
+        if plain and self.graph.edges * x.numel() <= FEW * self.graph.sources:
+            return super().propagate(x, weight)
         return self.graph.with_edges(weight=weight).propagate(x)
 
     def aggregate(self, x, kind):
+        if kind in ("sum", "mean"):
+            return super().aggregate(x, kind)
         return self.graph.aggregate(x, "std").square() if kind == "var" else self.graph.aggregate(x, kind)
 
 

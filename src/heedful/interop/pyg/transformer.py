@@ -56,12 +56,8 @@ class TransformerConv(AttentionLayer):
         name = type(self).__name__
         sources, targets = check_channels(in_channels, out_channels, name)
         check_attention(heads, dropout, name)
-        self.in_channels, self.out_channels, self.heads, self.concat = (
-            in_channels,
-            out_channels,
-            heads,
-            concat,
-        )
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.heads, self.concat = heads, concat
         self.beta, self.root_weight = beta and root_weight, root_weight
         self.dropout, self.edge_dim = dropout, edge_dim
 
