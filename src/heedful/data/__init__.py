@@ -121,7 +121,8 @@ def fetch(name: str, *, progress: bool = True) -> list[Path]:
     []
     """
     entry = find(name)
-    return _files.bring(entry, _files.needed(entry), progress=progress)
+    _files.contents(entry, progress=progress)
+    return [Path(place.at) for place in where(name)]
 
 
 def where(name: str) -> list[Place]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,44 +70,32 @@ def place(file: File) -> Place:
     return Place(file, "remote", file.addresses[0] if file.addresses else "")
 
 
-def contents(entry: Dataset) -> dict[str, bytes]:
-    """Every file's bytes by path, checked; what is missing is fetched."""
+def contents(entry: Dataset, *, progress: bool = True) -> dict[str, bytes]:
+    """Every file's bytes by path, checked; what is missing is fetched, with a bar on the terminal."""
     every = needed(entry)
-    bring(entry, every)
-    return {file.path: _checked(_path(file), file) for file in every}
-
-
-def bring(entry: Dataset, files: Iterable[File], *, progress: bool = True) -> list[Path]:
-    """Have the files here and whole; their paths. A bar on the terminal shows what is being fetched."""
-    files = list(files)
-    missing = [file for file in files if not _here(file)]
+    found = {file.path: _read(file) for file in every}
+    missing = [file for file in every if found[file.path] is None]
     if missing:
         with _bar(entry.name, sum(file.size for file in missing), progress) as advance:
             for file in missing:
-                _download(entry, file, cache_folder() / file.path, advance)
-    return [_path(file) for file in files]
+                found[file.path] = _download(entry, file, advance)
+    return {path: data for path, data in found.items() if data is not None}
 
 
-def _path(file: File) -> Path:
+def _read(file: File) -> bytes | None:
+    """The file's bytes if there is a whole copy; a damaged one in the user's own folder is theirs to mend."""
     found = place(file)
-    return Path(found.at) if found.state != "remote" else cache_folder() / file.path
-
-
-def _here(file: File) -> bool:
-    """Whether there is a whole copy. A damaged one in the user's own folder is for them to mend."""
-    folder = local_folder()
-    if folder and (folder / file.path).exists():
-        _checked(folder / file.path, file)
-        return True
-    kept = cache_folder() / file.path
-    return kept.exists() and not _wrong(kept.read_bytes(), file)
-
-
-def _checked(path: Path, file: File) -> bytes:
-    data = path.read_bytes()
-    if wrong := _wrong(data, file):
-        raise DataError(f"{path} is damaged: {wrong}. {_advice(file)}")
-    return data
+    if found.state == "remote":
+        return None
+    data = Path(found.at).read_bytes()
+    wrong = _wrong(data, file)
+    if wrong and Path(found.at) != cache_folder() / file.path:
+        source = f" ({file.addresses[0]})" if file.addresses else ""
+        raise DataError(
+            f"{found.at} is damaged: {wrong}. Replace it by a good copy{source}, or move it away and it "
+            "will be fetched."
+        )
+    return None if wrong else data
 
 
 def _wrong(data: bytes, file: File) -> str:
@@ -118,21 +106,18 @@ def _wrong(data: bytes, file: File) -> str:
     return "" if found == file.sha256 else f"its sha256 is {found}, expected {file.sha256}"
 
 
-def _advice(file: File) -> str:
-    source = f" ({file.addresses[0]})" if file.addresses else ""
-    return f"Replace it by a good copy{source}, or move it away and it will be fetched."
-
-
-def _download(entry: Dataset, file: File, target: Path, advance: Callable[[int], Any]) -> None:
+def _download(entry: Dataset, file: File, advance: Callable[[int], Any]) -> bytes:
+    """Fetch a file into the cache from the first address that has it; its bytes."""
+    target = cache_folder() / file.path
     failures = []
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target.parent)
         for address in file.addresses:
-            failure = _attempt(address, file, target, advance)
-            if not failure:
-                return
-            failures.append(f"  {address}: {failure}")
+            try:
+                return _attempt(address, file, target, advance)
+            except _Failure as failure:
+                failures.append(f"  {address}: {failure}")
     except OSError as error:
         raise DataError(
             f"{entry.name}: cannot keep {file.path} in {cache_folder()}: {error}. Make room or give "
@@ -141,8 +126,11 @@ def _download(entry: Dataset, file: File, target: Path, advance: Callable[[int],
     raise DataError(_missing(entry, file, target, failures))
 
 
-def _attempt(address: str, file: File, target: Path, advance: Callable[[int], Any]) -> str:
-    """Fetch from one address into place; why it failed, or nothing."""
+class _Failure(Exception):
+    """Why an address did not do."""
+
+
+def _attempt(address: str, file: File, target: Path, advance: Callable[[int], Any]) -> bytes:
     import pooch
     import requests
 
@@ -156,15 +144,18 @@ def _attempt(address: str, file: File, target: Path, advance: Callable[[int], An
             fetch(address, counted, None)
             part.flush()
             os.fsync(part.fileno())
-            part.close()
-            if wrong := _wrong(Path(part.name).read_bytes(), file):
-                counted.undo()
-                return f"what came is not the file: {wrong}"
+            part.close()  # Windows moves closed files only
+            data = Path(part.name).read_bytes()
+            if wrong := _wrong(data, file):
+                raise _Failure(f"what came is not the file: {wrong}")
             os.replace(part.name, target)
-            return ""
-        except (requests.RequestException, _TooLong) as error:
+            return data
+        except _Failure:
             counted.undo()
-            return _reason(error)
+            raise
+        except requests.RequestException as error:
+            counted.undo()
+            raise _Failure(_reason(error)) from error
         finally:
             part.close()
             Path(part.name).unlink(missing_ok=True)
@@ -179,12 +170,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the connection broke before the end"
     if isinstance(error, requests.ConnectionError):
-        return "no connection"
+        return "the connection failed"
     return str(error)
-
-
-class _TooLong(Exception):
-    """More came than the file has."""
 
 
 class _Counted:
@@ -197,7 +184,7 @@ class _Counted:
         self.written += len(data)
         self.advance(len(data))
         if self.written > self.size:
-            raise _TooLong(f"what came is not the file: it has more than the {self.size:,} bytes expected")
+            raise _Failure(f"what came is not the file: it has more than the {self.size:,} bytes expected")
         self.file.write(data)
 
     def flush(self) -> None:
@@ -210,16 +197,17 @@ class _Counted:
 def _sweep(folder: Path, age: float = 86400.0) -> None:
     """Remove what a killed process left behind a day or longer ago; younger parts may be another's work."""
     for part in folder.glob(".*.part"):
-        if time.time() - part.stat().st_mtime > age:
-            part.unlink(missing_ok=True)
+        try:
+            if time.time() - part.stat().st_mtime > age:
+                part.unlink()
+        except FileNotFoundError:
+            pass  # finished or swept by another process meanwhile
 
 
 def _missing(entry: Dataset, file: File, target: Path, failures: list[str]) -> str:
-    damaged = (
-        f" (there is one at {target}, but {_wrong(target.read_bytes(), file)})" if target.exists() else ""
-    )
+    damaged = f" (there is {target}, but {_wrong(target.read_bytes(), file)})" if target.exists() else ""
     folder = local_folder()
-    looked = f"HEEDFUL_DATA, which is {folder}, and in " if folder else ""
+    looked = f"HEEDFUL_DATA, which is {folder}, nor in " if folder else ""
     lines = [
         f"{entry.name}: {file.path} is missing{damaged}.",
         f"Expected {file.size:,} bytes with sha256 {file.sha256}; not in {looked}{cache_folder()}.",

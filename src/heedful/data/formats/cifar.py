@@ -9,18 +9,19 @@ import numpy as np
 import torch
 
 from ..kinds import Examples, ImageData
-from .linqs import member
+from .tar import members
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 RECORD = 1 + 3 * 32 * 32
+TRAIN = [f"cifar-10-batches-bin/data_batch_{number}.bin" for number in range(1, 6)]
+TEST = "cifar-10-batches-bin/test_batch.bin"
 
 
 def whole(files: dict[str, bytes]) -> ImageData:
     """All 60,000 images, in the official order."""
     (name,) = files
-    batches = [f"cifar-10-batches-bin/data_batch_{number}.bin" for number in range(1, 6)]
-    train = _records(files[name], batches, name)
-    test = _records(files[name], ["cifar-10-batches-bin/test_batch.bin"], name)
+    batches = members(files[name], [*TRAIN, TEST], name)
+    train, test = _records(batches, TRAIN, name), _records(batches, [TEST], name)
     return ImageData("cifar10", train, test, classes=CLASSES)
 
 
@@ -71,13 +72,10 @@ def first_of_each(examples: Examples, count: int) -> Examples:
     return examples.take(rank < count)
 
 
-def _records(data: bytes, paths: list[str], name: str) -> Examples:
-    images, labels = [], []
+def _records(batches: dict[str, bytes], paths: list[str], name: str) -> Examples:
     for path in paths:
-        records = np.frombuffer(member(data, path, name), np.uint8)
-        if len(records) % RECORD:
-            raise ValueError(f"{name}: {path} has {len(records)} bytes, not a multiple of {RECORD}")
-        table = torch.from_numpy(records.reshape(-1, RECORD).copy())
-        labels.append(table[:, 0].long())
-        images.append(table[:, 1:].reshape(-1, 3, 32, 32))
-    return Examples(torch.cat(images), torch.cat(labels))
+        if len(batches[path]) % RECORD:
+            raise ValueError(f"{name}: {path} has {len(batches[path])} bytes, not a multiple of {RECORD}")
+    joined = bytearray().join(batches[path] for path in paths)
+    table = torch.frombuffer(joined, dtype=torch.uint8).reshape(-1, RECORD)
+    return Examples(table[:, 1:].reshape(-1, 3, 32, 32), table[:, 0].long())

@@ -7,6 +7,7 @@ import math
 import struct
 import zlib
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,7 +37,7 @@ def read(data: bytes, name: str = "idx") -> Tensor:
         raise ValueError(
             f"{name}: has {len(data) - start} entries, its header says {'×'.join(map(str, shape))}"
         )
-    return torch.frombuffer(bytearray(data[start:]), dtype=torch.uint8).reshape(shape)
+    return torch.from_numpy(np.frombuffer(data, np.uint8, offset=start).reshape(shape).copy())
 
 
 def mnist(files: dict[str, bytes]) -> ImageData:

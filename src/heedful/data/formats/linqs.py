@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
-
 import numpy as np
 import torch
 
 from ...graphs import Graph
 from ..kinds import GraphData
-
-
-def member(data: bytes, path: str, name: str = "tar") -> bytes:
-    """The contents of one plain file in a tar, gzipped or not. Nothing is written, links are not followed."""
-    try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            found = archive.getmember(path)
-            if not found.isreg():
-                raise ValueError(f"{name}: {path} is not a plain file")
-            inside = archive.extractfile(found)
-            assert inside is not None  # so for every plain file
-            return inside.read()
-    except KeyError:
-        raise ValueError(f"{name}: has no {path}") from None
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise ValueError(f"{name}: cannot be read: {error}") from error
+from .tar import members
 
 
 def cora(files: dict[str, bytes], *, train: int = 140, seed: int = 0) -> GraphData:
@@ -35,13 +17,14 @@ def cora(files: dict[str, bytes], *, train: int = 140, seed: int = 0) -> GraphDa
     id of a paper and that of one citing it; as everywhere, citations are taken to go both ways.
     """
     (name,) = files
-    papers = [line.split(b"\t") for line in member(files[name], "cora/cora.content", name).splitlines()]
+    tables = members(files[name], ("cora/cora.content", "cora/cora.cites"), name)
+    papers = [line.split(b"\t") for line in tables["cora/cora.content"].splitlines()]
     nodes = len(papers)
     if not 0 < train < nodes:
         raise ValueError(f"load('cora-linqs'): train={train} must be between 1 and {nodes - 1}")
     words = np.array([paper[1:-1] for paper in papers]) == b"1"
     number = {paper[0]: place for place, paper in enumerate(papers)}
-    cites = member(files[name], "cora/cora.cites", name).split()
+    cites = tables["cora/cora.cites"].split()
     cited, citing = (torch.tensor([number[paper] for paper in cites[side::2]]) for side in (0, 1))
     classes = sorted({paper[-1].decode() for paper in papers})
     order = torch.from_numpy(np.random.RandomState(seed).permutation(nodes))
