@@ -128,7 +128,8 @@ def read(path: str | os.PathLike) -> Any:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # Cloned, for sums over a tensor depend, in the last bit, on where in a cache line it begins.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise Damaged(f"{path} is truncated, or not a safetensors file ({error}).") from error
     if _HEADER not in metadata:

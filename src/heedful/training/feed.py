@@ -79,6 +79,8 @@ class Feed:
                 f"{type(self.batches).__name__}."
             )
         self.position, self._start, self._now = state["position"], state["start"], state["now"]
+        if self._now is not None and self._now["own"] is not None:
+            self.batches.generator.set_state(self._now["own"])  # type: ignore[attr-defined]
         if self._own:
             self.batches.restore(state["own"])  # type: ignore[attr-defined]
 
