@@ -131,7 +131,7 @@ def test_citations_are_like_cora(seed):
     degree = graph.degree()
     assert degree.min() >= 1 and degree.max() > 40 and degree.median() <= 3  # a heavy tail
     same = (labels[graph.source] == labels[graph.target]).float().mean()
-    assert same.item() == pytest.approx(0.81, abs=0.04)
+    assert same.item() == pytest.approx(0.81, abs=0.05)
     assert found.features.mean().item() == pytest.approx(0.0127, abs=0.0003)
     assert [len(part) for part in found.parts.values()] == [140, 500, 1000]
     assert torch.bincount(labels[found.train]).tolist() == [20] * 7

@@ -62,7 +62,8 @@ def citations(
 
 def _edges(draw, labels, second, loyalty, wanted: int) -> np.ndarray:
     """(2, wanted) different pairs i < j: one for every paper, then by weight until there are enough."""
-    weight = draw.pareto(1.5, len(labels)) + 1  # the best cited of Cora's size get 100 to 200
+    # The tail of Cora's degrees, cut where the best connected would have more than its 168 citations.
+    weight = np.minimum(draw.pareto(1.5, len(labels)) + 1, len(labels) / 16)
     members = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
     ladders = [np.cumsum(weight[pool]) / weight[pool].sum() for pool in members]
     everyone = np.cumsum(weight) / weight.sum()
