@@ -90,8 +90,8 @@ class GCNConv(Layer):
             """D^−½ A D^−½ x, or A x."""
             return edges.propagate(x, weight) if root is None else root * edges.propagate(root * x, weight)
 
-        W = self.lin.weight_for(x)
-        out = self.lin(propagate(x)) if narrower_first(x, *W.T.shape) else propagate(self.lin(x))
+        first = narrower_first(x, x.shape[-1], self.out_channels)
+        out = self.lin(propagate(x)) if first else propagate(self.lin(x))
         return out if self.bias is None else out + self.bias
 
     def _adjacency(self, x: Tensor, edge_index: Tensor | Graph, edge_weight: Tensor | None) -> Adjacency:

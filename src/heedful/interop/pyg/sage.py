@@ -89,11 +89,10 @@ class SAGEConv(Layer):
 
     def _heard(self, x: Tensor, edges: Edges) -> Tensor:
         """W_l · mean_j x_j + b, or mean_j W_l x_j + b where that is less to carry along the edges."""
-        if len(self.kinds) == 1 and self.kinds[0] in LINEAR:
-            W = self.lin_l.weight_for(x)
-            if not narrower_first(x, *W.T.shape):
-                out = _aggregate(F.linear(x, W), edges, self.kinds[0])
-                return out if self.lin_l.bias is None else out + self.lin_l.bias
+        linear = len(self.kinds) == 1 and self.kinds[0] in LINEAR and isinstance(self.lin_l, Linear)
+        if linear and not narrower_first(x, x.shape[-1], self.out_channels):
+            out = _aggregate(F.linear(x, self.lin_l.weight_for(x)), edges, self.kinds[0])
+            return out if self.lin_l.bias is None else out + self.lin_l.bias
         heard = [_aggregate(x, edges, kind) for kind in self.kinds]
         return self.lin_l(heard[0] if len(heard) == 1 else torch.cat(heard, -1))
 
