@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from heedful import Alibi, FeatureMap, Rotary
-from heedful.models import GPT
+from heedful.models import GPT, GPTStep
 from heedful.nn import (
     AlibiPosition,
     Attention,
@@ -49,6 +49,11 @@ class Features(torch.nn.Module):
 
 def gpt(**changes):
     return lambda: GPT(11, **{"layers": 2, "heads": 2, "dim": 16, "block": 12, "dropout": 0.0, **changes})
+
+
+def one_token(dtype):
+    state = tuple(torch.randn(2, 2, 2, 6, 8, dtype=dtype) for _ in range(2))
+    return torch.randint(11, (2, 1)), torch.tensor(3), state
 
 
 EXAMPLES = [
@@ -157,6 +162,7 @@ EXAMPLES = [
         lambda dtype: (torch.randn(2, 3, 8, 12, dtype=dtype),),
         (2, 6, 16),
     ),
+    Example("step of a gpt", lambda: GPTStep(gpt()(), room=6), one_token, (2, 1, 11), batch=False),
     Example("gpt", gpt(), text, (2, 9, 11), causal=True),
     Example(
         "gpt, layer norm, learned positions, tied",

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from ..graphs import Graph
 from .check import check_call, check_dropout, layout
-from .neighbors import Everyone, Neighbors, as_neighbors
+from .neighbors import Edges, Everyone, Neighbors, as_neighbors
 from .plan import _FORGET, Plan, make_plan, with_measurements
 from .position import Position
-from .problem import NeighborFacts, Problem
+from .problem import NeighborFacts, Problem, bucket
 from .similarity import Similarity, Softmax
 from .strategies import STRATEGIES, Call, Strategy
 from .transforms import constant_to_compiler, functorch_active
@@ -180,7 +180,7 @@ def _problem(
     queries, keys = query.shape[-2], key.shape[-2]
     if transform == "compile":
         # Plans for compiled code are made for the next power of two: a new length seldom means a new trace.
-        queries, keys = (_bucket(queries),) * 2 if queries == keys else (_bucket(queries), _bucket(keys))
+        queries, keys = (bucket(queries),) * 2 if queries == keys else (bucket(queries), bucket(keys))
     batch = 1
     for extent in lead:
         batch *= extent
@@ -243,6 +243,10 @@ def _attend_compiled(query, key, value, similarity, neighbors, position, dropout
     neighbors = as_neighbors(neighbors)
     if isinstance(strategy, Strategy):
         way = strategy
+    elif strategy == "auto" and torch.compiler.is_exporting() and _symbolic(query, key):
+        # A program for any length cannot plan: that would fix it to the lengths one plan is good for.
+        dense = not isinstance(neighbors, Edges)
+        way = STRATEGIES["fused" if similarity.kind == "dot" and dense else "reference"]
     else:
         problem = _problem(
             query, key, value, similarity, neighbors, position, dropout, exact, transform="compile"
@@ -253,14 +257,10 @@ def _attend_compiled(query, key, value, similarity, neighbors, position, dropout
     return _run(way, query, key, value, similarity, neighbors, position, dropout)
 
 
+def _symbolic(*tensors: Tensor) -> bool:
+    return any(isinstance(extent, torch.SymInt) for tensor in tensors for extent in tensor.shape)
+
+
 @constant_to_compiler
 def _chosen_name(strategy: str, *flat) -> str:
     return make_plan(Problem.from_flat(flat), strategy).strategy
-
-
-def _bucket(length: int) -> int:
-    """The next power of two, by comparisons, which a symbolic length answers with a range, not a value."""
-    bucket = 1
-    while bucket < length:
-        bucket *= 2
-    return bucket if length > 0 else 0

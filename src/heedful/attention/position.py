@@ -40,7 +40,7 @@ class Position:
         """The slope of each head, (heads or 1,), for positions that decay."""
         raise NotImplementedError
 
-    def rotate(self, x: Tensor, start: int) -> Tensor:
+    def rotate(self, x: Tensor, start: int | Tensor) -> Tensor:
         """x (..., length, dim) turned, its first row at position `start`, for positions that rotate."""
         raise NotImplementedError
 
@@ -242,15 +242,15 @@ class Rotary(Position):
                 f"{self}: turns pairs of coordinates, but query and key have {dim}; use an even number."
             )
 
-    def rotate(self, x: Tensor, start: int) -> Tensor:
+    def rotate(self, x: Tensor, start: int | Tensor) -> Tensor:
         """x of shape (..., length, dim), its first row at position `start`."""
         dims, length = self.dims or x.shape[-1], x.shape[-2]
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
         turned = x[..., :dims].to(wide)
-        if traced() or forward_mode_active():
+        if traced() or forward_mode_active() or isinstance(start, Tensor):
             turned = self._turn(turned, torch.arange(length, device=x.device, dtype=wide) + start)
         else:
-            turned = self._turn_complex(turned, _turns(self.base, dims, start, length, x.device, wide))
+            turned = self._turn_complex(turned, _turns(self.base, dims, int(start), length, x.device, wide))
         turned = turned.to(x.dtype)
         return turned if dims == x.shape[-1] else torch.cat([turned, x[..., dims:]], -1)
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import checkpoint
 
 _Function = TypeVar("_Function", bound=Callable)
@@ -16,8 +17,12 @@ _Function = TypeVar("_Function", bound=Callable)
 
 @contextmanager
 def lasting() -> Iterator[None]:
-    """For tensors made once and kept: made in inference mode, they could never take part in training."""
-    with torch.inference_mode(False), torch.no_grad():
+    """For tensors made once and kept.
+
+    Made in inference mode, they could never take part in training; made while something is being exported,
+    they would be shapes without numbers.
+    """
+    with _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
         yield
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .autoencoder import Autoencoder
 from .convnet import ConvNet
+from .exporting import GPTStep
 from .gat import GAT
 from .gcn import GCN
 from .gpt import GPT
@@ -24,6 +25,7 @@ __all__ = [
     "RNN",
     "Autoencoder",
     "ConvNet",
+    "GPTStep",
     "GraphTransformer",
     "MaskedAutoencoder",
     "Model",

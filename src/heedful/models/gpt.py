@@ -172,7 +172,7 @@ class GPT(Generates, Model):
         x = self._embed(tokens, 0)
         for block in self.blocks:
             x = block(x)
-        return self._logits(x)
+        return self.logits(x)
 
     def loss(self, tokens: Tensor, targets: Tensor | None = None) -> Tensor:
         """Mean cross-entropy of the targets, in nats a token; the tokens moved by one unless given.
@@ -199,7 +199,7 @@ class GPT(Generates, Model):
             x, after = block.step(x, None if state is None else state.blocks[n])
             heard.append(after)
         x = x[..., -1:, :] if last else x
-        return self._logits(x), State(before + tokens.shape[-1], tuple(heard))
+        return self.logits(x), State(before + tokens.shape[-1], tuple(heard))
 
     def decoder(self, state: State, room: int) -> Callable[[Tensor], Tensor]:
         return Decoder(self, state, room) if fits(self) else super().decoder(state, room)
@@ -222,7 +222,7 @@ class GPT(Generates, Model):
             x = self.positions(x, start)
         return self.dropout(x)
 
-    def _logits(self, x: Tensor) -> Tensor:
+    def logits(self, x: Tensor) -> Tensor:
         weight = self.embedding.weight if self.head is None else self.head.weight
         return F.linear(self.norm(x), weight)
 

@@ -155,9 +155,9 @@ class TransformerBlock(nn.Module):
         `neighbors` narrows who hears whom in x, `context_neighbors` in the context, for this call: padding as
         a `Mask`, packed sequences as `Segments`.
         """
-        x = self._beside(x, self.attention_norm, lambda z: self.attention(z, neighbors=neighbors))
+        x = self.beside(x, self.attention_norm, lambda z: self.attention(z, neighbors=neighbors))
         x = self._listen(x, context, context_neighbors)
-        return self._beside(x, self.feed_forward_norm, self.feed_forward)
+        return self.beside(x, self.feed_forward_norm, self.feed_forward)
 
     def step(
         self,
@@ -177,9 +177,9 @@ class TransformerBlock(nn.Module):
             out, state = self.attention.step(z, state)
             return out
 
-        x = self._beside(x, self.attention_norm, listen)
+        x = self.beside(x, self.attention_norm, listen)
         x = self._listen(x, context, context_neighbors)
-        return self._beside(x, self.feed_forward_norm, self.feed_forward), state
+        return self.beside(x, self.feed_forward_norm, self.feed_forward), state
 
     def _listen(self, x: Tensor, context, neighbors) -> Tensor:
         if self.cross is None or self.cross_norm is None:
@@ -189,9 +189,9 @@ class TransformerBlock(nn.Module):
         if context is None:
             raise ValueError("TransformerBlock(cross=True): listens to a context; pass one.")
         cross = self.cross
-        return self._beside(x, self.cross_norm, lambda z: cross(z, context, neighbors=neighbors))
+        return self.beside(x, self.cross_norm, lambda z: cross(z, context, neighbors=neighbors))
 
-    def _beside(self, x: Tensor, norm: nn.Module, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def beside(self, x: Tensor, norm: nn.Module, branch: Callable[[Tensor], Tensor]) -> Tensor:
         """A branch beside the skip."""
         if self.order == "pre":
             return x + self.dropout(branch(norm(x)))
