@@ -1,7 +1,6 @@
 """Everything a training's next step depends on, as a nested state: out of it, and back into it.
 
-Weights and optimizer of a training spread over processes are gathered whole, so that it can go on with
-another number of them.
+Weights and optimizer of a training spread over processes are gathered whole, under the names they have alone.
 """
 
 from __future__ import annotations

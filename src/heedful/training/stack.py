@@ -177,20 +177,19 @@ def changed_by(
 
 
 def _holders(model: nn.Module) -> tuple[dict[str, list[tuple[dict, str]]], dict[str, str]]:
-    """Where modules keep each tensor, and of each name the first that names the same: a tensor may be
+    """Where modules keep each tensor, by its first name; and the first name of each name, for some are
     shared.
     """
     places: dict[str, list[tuple[dict, str]]] = {}
     first: dict[int, str] = {}
-    names: dict[str, str] = {}
     for prefix, module in model.named_modules():
         for held in (module._parameters, module._buffers):
             for key, tensor in held.items():
                 if tensor is not None:
-                    name = f"{prefix}.{key}" if prefix else key
-                    names[name] = first.setdefault(id(tensor), name)
-                    places.setdefault(names[name], []).append((held, key))
-    return places, names
+                    name = first.setdefault(id(tensor), f"{prefix}.{key}" if prefix else key)
+                    places.setdefault(name, []).append((held, key))
+    named = model.state_dict(keep_vars=True)
+    return places, {name: first[id(tensor)] for name, tensor in named.items() if id(tensor) in first}
 
 
 def _check_alike(models: list[nn.Module]) -> None:
