@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -183,6 +185,24 @@ def test_seeds_decide_and_nothing_else_does(seed):
     unseeded = model.generate([1], 9)
     torch.manual_seed(seed)
     assert unseeded.equal(model.generate([1], 9))
+
+
+@pytest.mark.parametrize("changes", [{}, {"position": "t5", "kv_heads": 2}, {"similarity": "elu"}], ids=str)
+def test_half_precision(changes, seed):
+    """As a model, and as an arithmetic for one: near the same logits, token by token."""
+    model, tokens = gpt(**changes).float(), torch.randint(V, (2, 10))
+    half = copy.deepcopy(model).bfloat16()
+    with torch.no_grad():
+        wanted = model(tokens)
+        spread = wanted.std()
+        for one, context in ((half, nullcontext()), (model, torch.autocast("cpu", dtype=torch.bfloat16))):
+            with context:
+                _, state = one.step(tokens[:, :4])
+                follow = one.decoder(state, 10)
+                for t in range(4, 10):
+                    error = follow(tokens[:, t : t + 1]).float() - wanted[:, t : t + 1]
+                    assert error.abs().mean() < 0.2 * spread
+                assert len(one.generate([1, 2], 12, seed=seed)) == 14
 
 
 def test_generating_leaves_the_model_as_it_was(seed):

@@ -46,7 +46,9 @@ def fits(gpt: GPT) -> bool:
             return False
         if isinstance(module, Attention) and not isinstance(module.similarity, Softmax):
             return False
-    return not gpt.training
+        if isinstance(module, TransformerBlock) and (module.order != "pre" or module.cross is not None):
+            return False
+    return not gpt.training and not torch.is_autocast_enabled(gpt.embedding.weight.device.type)
 
 
 class Decoder:
@@ -78,18 +80,12 @@ class Decoder:
 def _block(block: TransformerBlock, heard: CacheState, room: int) -> Callable[[Tensor, int], Tensor]:
     attend, think = _attention(block.attention, heard, room), _feed_forward(block.feed_forward)
     before, between = _norm(block.attention_norm), _norm(block.feed_forward_norm)
-    if block.order == "post":
-        return lambda x, t: between(_add(y := before(_add(x, attend(x, t))), think(y)))
 
     def step(x: Tensor, t: int) -> Tensor:
         x = x.add_(attend(before(x), t))
         return x.add_(think(between(x)))
 
     return step
-
-
-def _add(x: Tensor, y: Tensor) -> Tensor:
-    return x + y
 
 
 def _attention(layer: Attention, heard: CacheState, room: int) -> Callable[[Tensor, int], Tensor]:
