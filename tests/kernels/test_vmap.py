@@ -47,6 +47,39 @@ def test_gradients_from_outside_of_edge_attention(similarity, heads, dim, rate, 
             torch.testing.assert_close(found[n], wanted)
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+def test_large_copies_run_as_they_would_alone(rate, seed):
+    """To the bit: each goes to the kernel of its own shape."""
+    graph = Graph.from_edges(*torch.randint(500, (2, 3000)), nodes=500)
+    listener, speaker, value = torch.randn(3, 8, 500, 1), torch.randn(3, 8, 500, 1), torch.randn(3, 8, 500, 8)
+    tensors = [t.requires_grad_() for t in (listener, speaker, value)]
+    states = [torch.Generator().manual_seed(seed + n).get_state() for n in range(3)]
+    streams = Streams(list(states))
+
+    def listen(q, k, v):
+        return attend(q, k, v, similarity=Additive(0.2), neighbors=graph, dropout=rate)
+
+    def copies(index, *tensors):
+        with streams.within(index):
+            return listen(*tensors)
+
+    out = vmap(copies)(torch.arange(3), *tensors)
+    gradients = torch.autograd.grad(out.square().sum(), tensors)
+    for n in range(3):
+        torch.set_rng_state(states[n])
+        own = [t[n].detach().requires_grad_() for t in tensors]
+        expected = listen(*own)
+        assert torch.equal(out[n], expected)
+        for found, wanted in zip(gradients, torch.autograd.grad(expected.square().sum(), own), strict=True):
+            assert torch.equal(found[n], wanted)
+    if not rate:  # vmap over grad: what the backward pass needs goes through vmap, too
+        inner = vmap(torch.func.grad(lambda *t: listen(*t).square().sum(), argnums=(0, 1, 2)))(
+            *[t.detach() for t in tensors]
+        )
+        for found, wanted in zip(inner, gradients, strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_copies_drop_what_they_would_drop_alone(seed):
     x, numbers = torch.randn(4, 5, 7), torch.randint(2**62, (4, 1))
     x.requires_grad_()

@@ -224,14 +224,16 @@ class _Sparse(_Compiled):
 
     @staticmethod
     def vmap(info, in_dims, *arguments):
-        H = _heads_within(arguments[SETTINGS + 2], in_dims[SETTINGS + 2])
         *settings, save, lazy = arguments[:SETTINGS]
-        tensors = _folded(info.batch_size, H, in_dims[SETTINGS:], arguments[SETTINGS:])
+        tensors, dims = arguments[SETTINGS:], in_dims[SETTINGS:]
         # Inside vmap nothing says that it wants a gradient; here, outside, it does.
         wanted = any(t is not None and t.requires_grad for t in tensors[:OPERANDS])
-        save = save or (torch.is_grad_enabled() and wanted)
-        outputs = _Sparse.apply(*settings, save, lazy, *tensors)
-        return _unfolded(outputs, info.batch_size)
+        settings = [*settings, save or (torch.is_grad_enabled() and wanted), lazy]
+        if _better_apart(settings[0], tensors, dims):
+            copies = [_Sparse.apply(*settings, *_picked(tensors, dims, n)) for n in range(info.batch_size)]
+            return _stacked(copies, save)
+        tensors = _folded(info.batch_size, _heads_within(tensors[2], dims[2]), dims, tensors)
+        return _unfolded(_Sparse.apply(*settings, *tensors), info.batch_size)
 
 
 class _Gradient(torch.autograd.Function):
@@ -291,6 +293,16 @@ class _Gradient(torch.autograd.Function):
     @staticmethod
     def vmap(info, in_dims, settings, needs, gradient, *saved):
         size, dims = info.batch_size, in_dims[3:]
+        if _better_apart(settings[0], saved, dims):  # as forward went, whose rows these are
+            tensors = gradient, *saved
+            copies = [
+                _Gradient.apply(settings, needs, *_picked(tensors, in_dims[2:], n)) for n in range(size)
+            ]
+            grads = [
+                torch.stack(parts) if needed else parts[0]
+                for parts, needed in zip(zip(*copies, strict=True), needs, strict=True)
+            ]
+            return tuple(grads), tuple(0 if needed else None for needed in needs)
         H = _heads_within(saved[2], dims[2])
         gradient = _nodes(size, gradient, in_dims[2])
         tensors = _folded(size, H, dims, saved, needs)
@@ -379,6 +391,33 @@ def _folded(size, H, dims, tensors, needs=None):
         else:
             folded.append(t)
     return folded
+
+
+def _better_apart(kind, tensors, dims) -> bool:
+    """Whether copies go one by one: to the kernel of their shape, rather than all to one for any shape (or to
+    one that is compiled for their number). Not worth it where calling takes longer than computing.
+    """
+    q, v, col = tensors[0], tensors[2], tensors[10]
+    if dims[0] is None or dims[2] is None or any(dim is not None for dim in dims[9:15]):
+        return False
+    return sparse_operators.has_own_kernel(
+        kind, v.select(dims[2], 0), q.select(dims[0], 0).shape[2], col.shape[0], *tensors[4:8]
+    )
+
+
+def _picked(tensors, dims, n):
+    """The n-th copy of each."""
+    return [t if dim is None else t.select(dim, n) for t, dim in zip(tensors, dims, strict=True)]
+
+
+def _stacked(copies, saved):
+    """(B, N, H, …); what only backward uses is stacked if a function transform is going to look at it."""
+    out, places = [], []
+    for n, parts in enumerate(zip(*copies, strict=True)):
+        whole = n == 0 or (saved and parts[0].shape[0] > 0)
+        out.append(torch.stack(parts) if whole else parts[0])
+        places.append(0 if whole else None)
+    return tuple(out), tuple(places)
 
 
 def _unfolded(outputs, size):
