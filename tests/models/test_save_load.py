@@ -222,7 +222,7 @@ class TestChoices:
             ("name", object()),
             ("name", torch.ones(1)),
         ],
-        ids=lambda value: str(value)[:30],
+        ids=lambda value: str(value)[:15],  # without the address of an object
     )
     def test_what_cannot_be_written_down(self, file, argument, value, seed):
         Tiny(4).save(file)
