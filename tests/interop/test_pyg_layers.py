@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -273,3 +275,15 @@ def test_pyg_is_not_needed():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ})
     assert done.stdout == "22222", done.stderr
+
+
+def test_the_page_runs(capsys):
+    """What docs/pyg.md says to type works, and prints what it says."""
+    page = (Path(__file__).parents[2] / "docs" / "pyg.md").read_text(encoding="utf-8")
+    names: dict = {}
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
+    assert len(blocks) == 3
+    for block in blocks:
+        exec(compile(block, "pyg.md", "exec"), names)
+        printed = capsys.readouterr().out.splitlines()
+        assert re.findall(r"# → (.*)$", block, re.M) == printed
