@@ -165,6 +165,7 @@ def _sets(name: str, device: str) -> dict[str, torch.Tensor]:
     """Training, validation, labelled samples for the probe, and test."""
     if name == "synthetic":
         found = data.autoencoder_set()
+        assert found.val is not None
         parts = {
             "train": found.train.inputs, "val": found.val.inputs,
             "probe": found.val.inputs, "probe labels": found.val.labels,
