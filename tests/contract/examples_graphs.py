@@ -64,7 +64,23 @@ def molecules(dtype):
     return torch.randn(9, 6, dtype=dtype), g, torch.randn(g.edges, 3, dtype=dtype)
 
 
+def edge_index(dtype):
+    return torch.randn(NODES, 6, dtype=dtype), torch.randint(NODES, (2, EDGES))
+
+
+def renamed(inputs, permutation):
+    x, index = inputs
+    return x[permutation], permutation.argsort()[index]
+
+
 EXAMPLES = [
+    over_graph(
+        "gcn over edges",
+        lambda: models.OverEdges(models.GCN(6, 5, 3)),
+        edge_index,
+        3,
+        equivariant=renamed,
+    ),
     Example("dropout", lambda: nn.Dropout(0.5), lambda dtype: (torch.randn(4, 6, dtype=dtype),), (4, 6)),
     Example(
         "jointly",

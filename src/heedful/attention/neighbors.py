@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..graphs import Graph
-from .problem import NeighborFacts
+from .problem import NeighborFacts, bucket
 from .transforms import lasting, traced
 
 
@@ -524,7 +524,7 @@ class Edges(Neighbors):
     def repeated(self) -> bool:
         """Whether some pair has several edges: looked up where a dense strategy might run, else assumed."""
         graph = self.edges
-        if graph.targets * graph.sources > 16 * graph.edges or traced():
+        if traced() or graph.targets * graph.sources > 16 * graph.edges:
             return True
         return _remembered(graph, "repeated", lambda: bool((self._codes[1:] == self._codes[:-1]).any()))
 
@@ -547,13 +547,24 @@ class Edges(Neighbors):
     def facts(self, queries, keys):
         return NeighborFacts(
             repr(self),
-            float(self.edges.edges),
+            self._count(),
             interval=None,
             complete=False,
             graph=True,
             attributes=self.attributes,
             repeated=self.repeated,
         )
+
+    def _count(self) -> float:
+        """How many edges; a compiler hears the next power of two, so that a few more do not mean a new trace,
+        and a program exported for any number hears nothing.
+        """
+        edges = self.edges.edges
+        if not torch.compiler.is_compiling():
+            return float(edges)
+        if torch.compiler.is_exporting() and isinstance(edges, torch.SymInt):
+            return inf
+        return float(bucket(edges))
 
     def pairs(self, queries, keys, device):
         return self.edges.target + (keys - queries), self.edges.source

@@ -11,6 +11,14 @@ from math import inf
 from typing import Any
 
 
+def bucket(length: int) -> int:
+    """The next power of two, by comparisons, which a symbolic length answers with a range, not a value."""
+    found = 1
+    while found < length:
+        found *= 2
+    return found if length > 0 else 0
+
+
 @dataclass(frozen=True)
 class SimilarityFacts:
     name: str

@@ -22,8 +22,8 @@ def indices(name: str, given, *, where: str) -> Tensor:
 
 
 def within(name: str, index: Tensor, count: int, *, where: str, of: str) -> None:
-    """Every index lies in 0 … count − 1."""
-    if index.numel() == 0:
+    """Every index lies in 0 … count − 1. A compiler cannot look, and takes the caller's word."""
+    if torch.compiler.is_compiling() or index.numel() == 0:
         return
     low, high = torch.aminmax(index)
     if low < 0 or high >= count:
@@ -60,9 +60,11 @@ def attribute(name: str, given, edges: int, device: torch.device, *, where: str)
 
 def count(name: str, given, *, where: str) -> int:
     """A number of nodes."""
-    if isinstance(given, bool) or not hasattr(given, "__index__"):
+    if isinstance(given, torch.SymInt):  # a compiler's number, not known yet
+        return given  # type: ignore[return-value]
+    if isinstance(given, bool) or not (isinstance(given, int) or hasattr(given, "__index__")):
         raise TypeError(f"{where}: {name} must be a whole number, got {given!r}.")
-    number = given.__index__()
+    number = given if isinstance(given, int) else given.__index__()
     if number < 0:
         raise ValueError(f"{where}: {name} must not be negative, got {number}.")
     return number

@@ -19,7 +19,7 @@ def from_edges(kind: type[Graph], source, target, nodes, sources, targets, weigh
     """See `Graph.from_edges`."""
     source = check.indices("source", source, where=where)
     target = check.indices("target", target, where=where)
-    if len(source) != len(target):
+    if source.shape != target.shape:
         raise ValueError(
             f"{where}: source has {len(source)} entries, target {len(target)}; an edge needs one of each."
         )
@@ -38,7 +38,7 @@ def from_edges(kind: type[Graph], source, target, nodes, sources, targets, weigh
         targets = _next(target) if targets is None else check.count("targets", targets, where=where)
     check.within("source", source, sources, where=where, of="sources" if nodes is None else "nodes")
     check.within("target", target, targets, where=where, of="targets" if nodes is None else "nodes")
-    weight = check.attribute("weight", weight, len(source), source.device, where=where)
+    weight = check.attribute("weight", weight, source.shape[0], source.device, where=where)
     return kind(Structure.from_edges(source, target, sources, targets), weight=weight)
 
 

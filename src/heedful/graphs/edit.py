@@ -18,11 +18,25 @@ if TYPE_CHECKING:
 
 def with_self_loops(graph: Graph, fill: dict[str, float]) -> Graph:
     """See `Graph.with_self_loops`; in a bipartite graph target i is taken for source i."""
+    if torch.compiler.is_compiling() and not graph.structure.knows_loops:
+        return _with_loops_for_all(graph, fill)
     structure = graph.structure.looped
     if fill["weight"] != 1 and graph.weight is None:
         graph = graph.with_edges(weight=edge_weight(graph))
     attributes = extend(graph.attributes, structure.edges - graph.edges, fill)
     return type(graph)(structure, sizes=graph.sizes, **attributes)
+
+
+def _with_loops_for_all(graph: Graph, fill: dict[str, float]) -> Graph:
+    """The same to whoever propagates or attends: a loop for every node, of weight 0 where there was one. A
+    compiler cannot tell how many are missing, but knows how many nodes there are.
+    """
+    weight, every = edge_weight(graph), torch.arange(graph.targets, device=graph.device)
+    own = (graph.source == graph.target).to(weight.dtype)
+    had = torch.zeros(graph.targets, dtype=weight.dtype, device=graph.device).index_add(0, graph.target, own)
+    loops = (fill["weight"] * (had == 0)).to(weight.dtype).expand(*weight.shape[:-1], -1)
+    attributes = extend(graph.attributes, graph.targets, fill)
+    return _add(graph, every, every, attributes | {"weight": torch.cat([weight, loops], -1)})
 
 
 def undirected(graph: Graph) -> Graph:

@@ -45,22 +45,27 @@ class Structure:
     @property
     def backward(self) -> Slots:
         """The transpose: edges grouped by source."""
-        if self._backward is None:
-            with lasting():
-                self._backward = transpose(self.forward, self.sources)
-        return self._backward
+        if self._backward is not None:
+            return self._backward
+        with lasting():
+            found = transpose(self.forward, self.sources)
+        if real(found.rowptr):
+            self._backward = found
+        return found
 
     @property
     def ends(self) -> tuple[Tensor, Tensor]:
         """Source and target of each edge, int64, in the caller's order."""
-        if self._ends is None:
-            _, col, edge = self.forward
-            with lasting():
-                source, target = torch.empty(2, self.edges, dtype=torch.int64, device=col.device)
-                source[edge] = col.long()
-                target[edge] = row_of_slot(self.forward)
+        if self._ends is not None:
+            return self._ends
+        _, col, edge = self.forward
+        with lasting():
+            source, target = (torch.empty_like(col, dtype=torch.int64) for _ in range(2))
+            source[edge] = col.long()
+            target[edge] = row_of_slot(self.forward)
+        if real(source):
             self._ends = source, target
-        return self._ends
+        return source, target
 
     @property
     def looped(self) -> Structure:
@@ -74,6 +79,11 @@ class Structure:
                 ends = torch.cat([source, loops]), torch.cat([target, loops])
                 self._looped = Structure.from_edges(*ends, self.sources, self.targets)
         return self._looped
+
+    @property
+    def knows_loops(self) -> bool:
+        """Whether `looped` is known already."""
+        return self._looped is not None
 
     def reverse(self) -> Structure:
         """Every edge turned round: speakers listen."""
@@ -90,6 +100,11 @@ def lasting():
     return nullcontext() if torch.compiler.is_compiling() else torch.inference_mode(False)
 
 
+def real(tensor: Tensor) -> bool:
+    """Not one of torch.export's stand-ins, which must not outlive the export."""
+    return torch.compiler.is_dynamo_compiling() or type(tensor) is Tensor
+
+
 def group(row: Tensor, col: Tensor, rows: int, cols: int) -> Slots:
     """Sort edges by (row, col, edge number) and say where each row begins."""
     if rows * cols < 2**63:
@@ -97,16 +112,25 @@ def group(row: Tensor, col: Tensor, rows: int, cols: int) -> Slots:
     else:
         edge = torch.argsort(col, stable=True)
         edge = edge[torch.argsort(row[edge], stable=True)]
-    dtype = index_dtype(rows, cols, len(row))
-    return Slots(pointers(torch.bincount(row, minlength=rows), dtype), col[edge].to(dtype), edge.to(dtype))
+    dtype = index_dtype(rows, cols, row.shape[0])  # len() would fix the number for a compiler
+    return Slots(pointers(occurrences(row, rows), dtype), col[edge].to(dtype), edge.to(dtype))
 
 
 def transpose(slots: Slots, cols: int) -> Slots:
     """Group by the other end. A stable sort by col alone suffices: the slots come sorted by row."""
     order = torch.argsort(slots.col, stable=True)
     dtype = slots.rowptr.dtype
-    counts = torch.bincount(slots.col, minlength=cols)
+    counts = occurrences(slots.col, cols)
     return Slots(pointers(counts, dtype), row_of_slot(slots)[order].to(dtype), slots.edge[order])
+
+
+def occurrences(index: Tensor, count: int) -> Tensor:
+    """How often 0, 1, … count − 1 occur."""
+    if torch.compiler.is_compiling():  # which cannot tell how long bincount's answer is
+        return torch.zeros(count, dtype=torch.int64, device=index.device).index_add(
+            0, index, torch.ones_like(index, dtype=torch.int64)
+        )
+    return torch.bincount(index, minlength=count)
 
 
 def pointers(counts: Tensor, dtype: torch.dtype) -> Tensor:
@@ -116,10 +140,14 @@ def pointers(counts: Tensor, dtype: torch.dtype) -> Tensor:
 
 def row_of_slot(slots: Slots) -> Tensor:
     """The row each slot belongs to, int64."""
-    rows = torch.arange(len(slots.rowptr) - 1, device=slots.rowptr.device)
-    return rows.repeat_interleave(slots.rowptr.diff(), output_size=len(slots.col))
+    if torch.compiler.is_compiling():  # whose decompositions of repeat_interleave fix the number of slots
+        every = torch.arange(slots.col.shape[0], dtype=slots.rowptr.dtype, device=slots.col.device)
+        return torch.searchsorted(slots.rowptr[1:], every, right=True)
+    rows = torch.arange(slots.rowptr.shape[0] - 1, device=slots.rowptr.device)
+    return rows.repeat_interleave(slots.rowptr.diff(), output_size=slots.col.shape[0])
 
 
 def index_dtype(*counts: int) -> torch.dtype:
     """int32 where every count fits (it halves what the kernels read), else int64."""
-    return torch.int32 if max(counts) < 2**31 else torch.int64
+    # Each by itself: their maximum would tell a compiler which one is largest.
+    return torch.int32 if all(count < 2**31 for count in counts) else torch.int64

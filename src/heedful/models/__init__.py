@@ -8,6 +8,7 @@ from .exporting import GPTStep
 from .gat import GAT
 from .gcn import GCN
 from .gpt import GPT
+from .graph_exporting import OverEdges, portable
 from .graph_transformer import GraphTransformer
 from .masked_autoencoder import MaskedAutoencoder
 from .model import Model, load
@@ -29,9 +30,11 @@ __all__ = [
     "GraphTransformer",
     "MaskedAutoencoder",
     "Model",
+    "OverEdges",
     "PlainNet",
     "ResNet",
     "UNet",
     "ViT",
     "load",
+    "portable",
 ]
