@@ -47,6 +47,30 @@ def test_gradients_from_outside_of_edge_attention(similarity, heads, dim, rate, 
             torch.testing.assert_close(found[n], wanted)
 
 
+@pytest.mark.parametrize("edges", [40, 6000])
+@pytest.mark.parametrize("features", [7, 8, 16, 24, 64])
+@pytest.mark.parametrize("copies", [2, 3, 10])
+def test_weighted_sums_of_copies(copies, features, edges, seed):
+    """With weights of their own and with shared ones, few edges and many, forward and backward."""
+    source, target = torch.randint(50, (2, edges))
+    graph = Graph.from_edges(source, target, nodes=50)
+    x = torch.randn(copies, 50, features, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(copies, edges, dtype=torch.float64, requires_grad=True)
+    heard = x[:, source] * weight.unsqueeze(-1)
+    expected = torch.zeros_like(x).index_add(1, target, heard)
+    found = vmap(lambda x, w: graph.with_edges(weight=w).propagate(x))(x, weight)
+    torch.testing.assert_close(found, expected)
+    direction = torch.randn_like(found)
+    for a, b in zip(
+        torch.autograd.grad(found, (x, weight), direction),
+        torch.autograd.grad(expected, (x, weight), direction),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)
+    shared = vmap(lambda x: graph.with_edges(weight=weight[0]).propagate(x))(x)
+    torch.testing.assert_close(shared[-1], graph.with_edges(weight=weight[0]).propagate(x[-1]))
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.4])
 def test_large_copies_run_as_they_would_alone(rate, seed):
     """To the bit: each goes to the kernel of its own shape."""

@@ -33,6 +33,7 @@ FUNCTIONS = {
     "gumbel": lambda x: F.gumbel_softmax(x),
     "rand": lambda x: x * torch.rand(4) + torch.rand(()),
     "rand_like": lambda x: torch.rand_like(x) + torch.randn_like(x) + torch.randint_like(x, 9),
+    "mixed kinds": lambda x: torch.rand(2, 2, dtype=torch.float64) + torch.randint(3, 9, (2, 1)),
     "randn": lambda x: torch.randn(5, 4) * x,
     "randint": lambda x: x[torch.randint(5, (3,))],
     "randperm": lambda x: x[torch.randperm(5)],
@@ -69,7 +70,7 @@ def test_each_draws_what_it_would_draw_alone(name, seed):
         torch.set_rng_state(state)
         own = x[n].detach().requires_grad_()
         alone = function(own)
-        assert torch.equal(torch.get_rng_state(), streams.states[n])  # the same number of draws
+        assert torch.equal(torch.get_rng_state(), streams.cpu[n].get_state())  # the same number of draws
         torch.testing.assert_close(found[n], alone, rtol=1e-5, atol=1e-6)  # masks differ by much more
         if together is not None:
             torch.testing.assert_close(
@@ -104,7 +105,7 @@ def test_what_draws_nothing_is_left_alone(seed):
             return F.scaled_dot_product_attention(x[None], x[None], x[None])
 
     assert torch.vmap(inside)(torch.arange(3), x).shape == (3, 1, 5, 4)
-    assert all(map(torch.equal, streams.states, states))
+    assert all(torch.equal(a.get_state(), b) for a, b in zip(streams.cpu, states, strict=True))
 
 
 def test_shared_tensors_and_own_generators_are_refused(seed):

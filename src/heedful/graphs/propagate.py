@@ -24,8 +24,9 @@ def propagate(graph: Graph, x: Tensor, weight: Tensor | None) -> Tensor:
     backward: tuple[Tensor | None, Tensor | None, Tensor | None] = (
         structure.backward if torch.is_grad_enabled() else (None, None, None)
     )
-    if x.dim() == 2 and weight is None:
-        return kernel(*structure.forward, *backward, x.unsqueeze(1), None).squeeze(1)
+    if x.dim() == 2 and (weight is None or (weight.dim() == 1 and weight.dtype == x.dtype)):
+        weight = None if weight is None else weight.unsqueeze(1)
+        return kernel(*structure.forward, *backward, x.unsqueeze(1), weight).squeeze(1)
     rest, heads, x, weight = _align(x, weight)
     r, k, width = len(rest), len(heads), x.shape[-1]
     # One edge gathers one contiguous row: the node, then the weighted dimensions, then all that share them.

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import batching
 from .dropout import kept_scale, threshold
 from .parallel import over_rows
 
@@ -20,7 +21,7 @@ CHUNK = 1 << 15  # numbers a piece of work
 
 def drop(x: Tensor, rate: float, seed: Tensor) -> Tensor:
     """Zero each number of x with probability `rate`, scale up the rest; `seed` is one int64. CPU, eager."""
-    return _Drop.apply(x, rate, seed)
+    return batching.apply(_Drop, x, rate, seed)
 
 
 def _dropped(x: Tensor, rate: float, seed: Tensor) -> Tensor:
@@ -82,13 +83,18 @@ class _Drop(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, x, rate, seed):
-        """Copies count from 0 each, so they drop what they would drop alone. They stay where they lie; where
-        they share x they go last, as sums over edges want their weights.
+        """Copies count from 0 each, so they drop what they would drop alone. They stay where they lie in
+        memory; where they share x they go last, as sums over edges want their weights.
         """
-        place = x.dim() if in_dims[0] is None else in_dims[0] % x.dim()
-        before, after = x.shape[:place], x.shape[place + 1 :]
         seeds = seed.expand(info.batch_size, 1) if in_dims[2] is None else seed.movedim(in_dims[2], 0)
-        copies = 1 if in_dims[0] is None else info.batch_size
+        if in_dims[0] is None:
+            place, copies = x.dim(), 1
+            before, after = x.shape, torch.Size()
+        else:
+            step, copies = x.stride(in_dims[0]), info.batch_size
+            place = sum(other > step for n, other in enumerate(x.stride()) if n != in_dims[0])
+            x = x.movedim(in_dims[0], place)
+            before, after = x.shape[:place], x.shape[place + 1 :]
         out = _Copies.apply(x.reshape(before.numel(), copies, after.numel()), rate, seeds.reshape(-1))
         return out.view(*before, info.batch_size, *after), place
 

@@ -19,6 +19,9 @@ def drop_rows(first, last, bounds, x, seed, threshold, scale, out):
         out[n] = scale * x[n] if bits >= threshold else nothing
 
 
+BLOCK, LONG = 1024, 64  # numbers in a block; features that make a loop long enough
+
+
 @njit(nogil=True, cache=True)
 def drop_copies(first, last, bounds, x, seeds, threshold, scale, out):
     """The same for copies with a seed each, lying between the rows (R, S, F) and the features they count:
@@ -26,15 +29,35 @@ def drop_copies(first, last, bounds, x, seeds, threshold, scale, out):
     """
     copies, features = out.shape[1:]
     keys, nothing, own = head_keys(seeds, copies), x.dtype.type(0), x.shape[1] > 1
-    for r in range(bounds[first], bounds[last]):
-        if features == 1:
+    if features >= LONG:
+        for r in range(bounds[first], bounds[last]):
             for s in range(copies):
-                bits = mixed(keys[s] + np.uint64(r) * GOLDEN) >> np.uint64(11)
-                out[r, s, 0] = scale * x[r, s if own else 0, 0] if bits >= threshold else nothing
-        else:
-            start = r * features
-            for s in range(copies):
-                source, target = x[r, s if own else 0], out[r, s]
+                source, target, key = x[r, s if own else 0], out[r, s], keys[s]
                 for f in range(features):
-                    bits = mixed(keys[s] + np.uint64(start + f) * GOLDEN) >> np.uint64(11)
+                    bits = mixed(key + np.uint64(r * features + f) * GOLDEN) >> np.uint64(11)
                     target[f] = scale * source[f] if bits >= threshold else nothing
+        return
+    # Rows go in blocks: key + counter is that of the first block plus a constant, so that the inner loop runs
+    # straight through memory, however few the copies or the features.
+    rows = max(1, BLOCK // (copies * features))
+    base = np.empty(rows * copies * features, np.uint64)
+    repeated, place = np.empty(base.shape[0], x.dtype), np.empty(base.shape[0], np.int64)
+    for n in range(base.shape[0]):
+        place[n] = n // (copies * features) * features + n % features
+        base[n] = keys[n // features % copies] + np.uint64(place[n]) * GOLDEN
+    start = bounds[first]
+    while start < bounds[last]:
+        stop = min(start + rows, bounds[last])
+        count, offset = (stop - start) * copies * features, np.uint64(start * features) * GOLDEN
+        target = out[start:stop].reshape(count)
+        if own:
+            block = x[start:stop].reshape(count)
+        else:
+            shared = x[start:stop].reshape((stop - start) * features)
+            for n in range(count):
+                repeated[n] = shared[place[n]]
+            block = repeated
+        for n in range(count):
+            bits = mixed(base[n] + offset) >> np.uint64(11)
+            target[n] = scale * block[n] if bits >= threshold else nothing
+        start = stop

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils.flop_counter import register_flop_formula
 
+from . import batching
 from .parallel import over_rows
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
@@ -39,8 +40,9 @@ def propagate(
     weight: Tensor | None,
 ) -> Tensor:
     """out[i, h] = Σ_s weight[edge[s], h] · x[col[s], h] over row i's slots s: (targets, heads, features)."""
-    call = _Propagate.apply if _differentiated(x, weight) else _propagate
-    return call(rowptr, col, edge, colptr, row, edge_transposed, x, weight)
+    if _differentiated(x, weight):
+        return batching.apply(_Propagate, rowptr, col, edge, colptr, row, edge_transposed, x, weight)
+    return _propagate(rowptr, col, edge, colptr, row, edge_transposed, x, weight)
 
 
 def edge_dot(
@@ -54,8 +56,9 @@ def edge_dot(
     x: Tensor,
 ) -> Tensor:
     """out[edge[s], h] = ⟨g[i, h], x[col[s], h]⟩ for every slot s of row i; (edges, heads)."""
-    call = _EdgeDot.apply if _differentiated(g, x) else _edge_dot
-    return call(rowptr, col, edge, colptr, row, edge_transposed, g, x)
+    if _differentiated(g, x):
+        return batching.apply(_EdgeDot, rowptr, col, edge, colptr, row, edge_transposed, g, x)
+    return _edge_dot(rowptr, col, edge, colptr, row, edge_transposed, g, x)
 
 
 def _differentiated(a: Tensor, b: Tensor | None) -> bool:
@@ -105,10 +108,8 @@ def _loops(work: int, heads: int, features: int, shared: bool):
 
     if shared:  # one weight for all heads, so they are just more features
         heads, features = 1, heads * features
-    block = propagate_shaped.block_of(heads, features)
-    if block is None or work < propagate_shaped.WORTH_A_SHAPE:
-        return propagate_numba.add_weighted_rows, propagate_numba.add_rows
-    return propagate_shaped.shaped_rows(heads, block)
+    shaped = propagate_shaped.rows_for(heads, features) if work >= propagate_shaped.WORTH_A_SHAPE else None
+    return shaped or (propagate_numba.add_weighted_rows, propagate_numba.add_rows)
 
 
 @torch.library.custom_op("heedful::edge_dot", mutates_args=())
@@ -219,8 +220,8 @@ def _edge_dot_backward(ctx, grad):
 def _propagate_vmap(call, info, in_dims, *inputs):
     graph, (x, weight), (x_dim, weight_dim) = _unbatched(in_dims, inputs), inputs[6:], in_dims[6:]
     if weight_dim is None:
-        # The weights are shared by the batch, so the batch is just more features. It goes before them: rows of
-        # features stay together, and a product that follows takes them as they lie.
+        # The weights are shared by the batch, so the batch is just more features. It goes before them: rows
+        # of features stay together, and a product that follows takes them as they lie.
         x = x.movedim(x_dim, 2)  # (sources, heads, batch, features)
         out = call(*graph, x.flatten(2), weight)
         return out.unflatten(2, x.shape[2:]), 2

@@ -86,13 +86,13 @@ class Feeds:
             yield
             return
         before = randomness.capture()
-        own = {**self.generators[place], "torch": self.streams.states[place]}
+        own = {**self.generators[place], "torch": self.streams.cpu[place].get_state()}
         randomness.restore(own)
         try:
             yield
         finally:
             self.generators[place] = randomness.capture()
-            self.streams.states[place] = self.generators[place]["torch"]
+            self.streams.cpu[place].set_state(self.generators[place]["torch"])
             randomness.restore(before)
 
 

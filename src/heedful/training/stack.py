@@ -63,7 +63,7 @@ class Stack:
         self._holders, self._first = _holders(self.model)
 
     def __len__(self) -> int:
-        return len(self.streams.states)
+        return len(self.streams)
 
     def __call__(self, function: Callable, batch: Any = None, dims: Any = None) -> Any:
         """function(model, batch) for every seed, stacked; `dims` says where the batch has a dimension of
@@ -107,6 +107,9 @@ class Stack:
                         for key, value in state.items()
                     }
             part["params"] = stacks
+            if part.get("fused", 0) is None and part.get("foreach") is None:
+                # Torch's choice for single parameters; for stacks of them, one pass over memory is faster.
+                part["fused"] = all(stack.is_floating_point() for stack in stacks)
         return optimizer
 
     def keep(self, which: list[int], optimizer: Optimizer) -> None:

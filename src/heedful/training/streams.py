@@ -19,6 +19,8 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from ..kernels import batching
+
 _PLAIN = [
     torch.rand,
     torch.randn,
@@ -41,6 +43,8 @@ _PLAIN = [
     torch.rnn_tanh,
     torch.rnn_relu,
 ]
+# Given a generator and nothing else that differs, they need not be told apart by the global one.
+_FACTORIES = {torch.rand, torch.randn, torch.randint, torch.randperm}
 _IN_PLACE = [
     getattr(Tensor, name)
     for name in (
@@ -99,12 +103,16 @@ class Streams(TorchFunctionMode):
 
     def __init__(self, states: list[Tensor], cuda: list[Tensor] | None = None):
         super().__init__()
-        self.states, self.cuda = states, cuda
+        self.cpu = [_generator("cpu", state) for state in states]
+        self.cuda = None if cuda is None else [_generator("cuda", state) for state in cuda]
         self._index: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.cpu)
 
     def keep(self, which: list[int]) -> None:
         """Go on with these seeds only."""
-        self.states = [self.states[n] for n in which]
+        self.cpu = [self.cpu[n] for n in which]
         self.cuda = None if self.cuda is None else [self.cuda[n] for n in which]
 
     @contextmanager
@@ -117,17 +125,17 @@ class Streams(TorchFunctionMode):
     def seed(self, place: int) -> Iterator[None]:
         """Torch's own generators in the state of one seed; what is drawn from them moves that seed's on."""
         before = torch.get_rng_state()
-        torch.set_rng_state(self.states[place])
+        torch.set_rng_state(self.cpu[place].get_state())
         if self.cuda is not None:
             before_cuda = torch.cuda.get_rng_state()
-            torch.cuda.set_rng_state(self.cuda[place])
+            torch.cuda.set_rng_state(self.cuda[place].get_state())
         try:
             yield
         finally:
-            self.states[place] = torch.get_rng_state()
+            self.cpu[place].set_state(torch.get_rng_state())
             torch.set_rng_state(before)
             if self.cuda is not None:
-                self.cuda[place] = torch.cuda.get_rng_state()
+                self.cuda[place].set_state(torch.cuda.get_rng_state())
                 torch.cuda.set_rng_state(before_cuda)
 
     def __torch_function__(self, function, types, arguments=(), options=None):
@@ -147,6 +155,12 @@ class Streams(TorchFunctionMode):
             return function(*arguments, **options)
         if function in _IN_PLACE:
             return self._filled(function, *arguments, **options)
+        if function in _FACTORIES and not any(isinstance(part, Tensor) for part in arguments):
+            device = torch.device(options.get("device") or torch.get_default_device())
+            own = self.cuda if device.type == "cuda" else self.cpu
+            return _Drawn.apply(
+                self._index, lambda: [function(*arguments, generator=g, **options) for g in own]
+            )
         return self._apart(function, arguments, options)
 
     def _dropped(self, function, input, *arguments, **options):
@@ -181,9 +195,27 @@ class Streams(TorchFunctionMode):
                 result, result_form = tree_flatten(function(*arguments, **options))
             return [part for part in result if isinstance(part, Tensor)]
 
-        drawn = iter(_Apart.apply(self._index, alone, *flat))
+        drawn = iter(batching.apply(_Apart, self._index, alone, *flat))
         result = [next(drawn) if isinstance(part, Tensor) else part for part in result]
         return tree_unflatten(result, result_form)
+
+
+class _Drawn(torch.autograd.Function):
+    """draw() gives what each seed draws; stacked. Its rule for vmap, which steps outside, is all it is made
+    for.
+    """
+
+    @staticmethod
+    def forward(index, draw):
+        raise RuntimeError("Streams are for functions under vmap.")
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def vmap(info, in_dims, index, draw):
+        return torch.stack(draw()), 0
 
 
 class _Apart(torch.autograd.Function):
@@ -210,3 +242,9 @@ class _Apart(torch.autograd.Function):
 
 def _name(function: Callable) -> str:
     return getattr(function, "__name__", repr(function))
+
+
+def _generator(device: str, state: Tensor) -> torch.Generator:
+    generator = torch.Generator(device)
+    generator.set_state(state)
+    return generator
