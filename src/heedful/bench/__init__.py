@@ -67,6 +67,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         ("window", "Windows: memory against length, time against a dense mask", "window"),
         ("generation", "Text from GPT-micro with a cache, against transformers", "generation"),
         ("training", "A training step of GPT-micro, against transformers", "training"),
+        ("seeds", "Ten seeds of a GCN stacked, against a plain loop", "seeds"),
         ("regret", "How often the planner picks the fastest strategy", "regret"),
         ("scaling", "Fitted exponents of time and memory against length", "scaling"),
     )
