@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -123,7 +124,7 @@ def test_settings_that_are_wrong(given, said, tmp_path):
 def test_settings_are_read_from_text():
     given = {"slope": "steep", "steps": "3", "rate": "1e-3", "wide": "yes", "tags": "a, b", "limit": "none"}
     [settings] = find("toy-line").variants("full", given)
-    assert settings == toys.Line("steep", 3, 1e-3, True, ("a", "b"), None)
+    assert asdict(settings) == asdict(toys.Line("steep", 3, 1e-3, True, ("a", "b"), None))
     assert find("toy-line").variants("full", {"limit": "7"})[0].limit == 7
 
 
