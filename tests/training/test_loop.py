@@ -245,6 +245,20 @@ def test_callbacks_and_store(seed):
     assert history.last["size"] == 8
 
 
+def test_progress_is_shown_on_terminals_only(capsys, monkeypatch):
+    model = nn.Linear(4, 3)
+    options = {"epochs": 3, "evaluate": lambda m: {"val_loss": 0.25}}
+    train(model, loss, [data()], torch.optim.SGD(model.parameters(), lr=0.1), **options)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    train(model, loss, [data()], torch.optim.SGD(model.parameters(), lr=0.1), **options)
+    shown = capsys.readouterr().err
+    assert "epoch 1" in shown and "left" in shown and "loss" in shown
+    train(model, loss, [data()], torch.optim.SGD(model.parameters(), lr=0.1), **options, progress=False)
+    assert capsys.readouterr().err == ""
+
+
 def test_plateau_looks_at_the_validation_loss(seed):
     model = nn.Linear(4, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)

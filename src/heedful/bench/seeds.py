@@ -39,11 +39,11 @@ def run(*, quick: bool, device: str):
     torch.manual_seed(0)
     index, words, classes = cora._data(device)
     graph, sparse = Graph.from_edge_index(index, nodes=cora.NODES), Graph.from_dense(words)
-    epochs, rounds = (5, 3) if quick else (40, 5)
+    epochs, rounds = (5, 3) if quick else (100, 3)
     few = words[:140]
     cases = {
         "GCN": (partial(GCN, cora.WORDS, 16, cora.CLASSES), sparse, epochs),
-        "GAT": (partial(GAT, cora.WORDS, 8, cora.CLASSES), sparse, max(2, epochs // 8)),
+        "GAT": (partial(GAT, cora.WORDS, 8, cora.CLASSES), sparse, max(2, epochs // 20)),
         "words alone": (Words, few, epochs),
     }
     rows, ratio, apart = [], 0.0, 0.0

@@ -11,6 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 import torch
+from torch import nn
 
 from .experiment import Experiment
 from .stack import Unstackable
@@ -19,7 +20,8 @@ from .workers import Unsendable, defined_in_script, packed
 
 TRIAL = 1.0  # seconds a trial may take, but for its first steps
 STARTUP = 6.0  # seconds until a spawned worker has loaded torch and begins
-WIDTH = 16  # seeds in a stack: more gain little and take memory
+WIDTH = 32  # seeds in a stack: caches overflow beyond
+MOST = 1 << 26  # parameters in a stack: a gigabyte with gradients and two moments
 
 
 @dataclass
@@ -54,13 +56,14 @@ def choose(experiment: Experiment, seeds: list[int], workers: int) -> Choice:
     steps = _steps(experiment, seeds[0])
     alone = _alone(experiment, seeds[0])
     choice.seconds["loop"] = alone * steps * len(seeds)
-    width = min(WIDTH, len(seeds))
+    model = experiment.build(seeds[0])
+    width = min(width_for(model), len(seeds))
     try:
         together = _together(experiment, seeds[:width])
         choice.seconds["stacked"] = together / width * steps * len(seeds)
     except Unstackable as error:
         choice.reasons["stacked"] = str(error)
-    reason = _unsuited(experiment, workers, min(choice.seconds.values()))
+    reason = _unsuited(experiment, model, workers, min(choice.seconds.values()))
     if reason:
         choice.reasons["processes"] = reason
     else:
@@ -68,7 +71,7 @@ def choose(experiment: Experiment, seeds: list[int], workers: int) -> Choice:
             rounds = math.ceil(len(seeds) / workers)
             choice.seconds["processes"] = STARTUP + _alone(experiment, seeds[0]) * steps * rounds
             if "stacked" in choice.seconds:
-                part = min(WIDTH, rounds)
+                part = min(width, rounds)
                 if part > 1:
                     each = _together(experiment, seeds[:part]) / part
                     choice.seconds["processes, stacked"] = STARTUP + each * steps * rounds
@@ -77,11 +80,16 @@ def choose(experiment: Experiment, seeds: list[int], workers: int) -> Choice:
     if best == "stacked":
         choice.width = width
     elif best == "processes, stacked":
-        choice.width = min(WIDTH, math.ceil(len(seeds) / workers))
+        choice.width = min(width, math.ceil(len(seeds) / workers))
     return choice
 
 
-def _unsuited(experiment: Experiment, workers: int, otherwise: float) -> str:
+def width_for(model: nn.Module) -> int:
+    """How many to stack: not so many that their parameters fill the memory."""
+    return max(1, min(WIDTH, MOST // max(1, sum(parameter.numel() for parameter in model.parameters()))))
+
+
+def _unsuited(experiment: Experiment, model: nn.Module, workers: int, otherwise: float) -> str:
     """Why processes are not worth a timing, or ""."""
     if workers < 2:
         return "there is one core to use"
@@ -95,7 +103,7 @@ def _unsuited(experiment: Experiment, workers: int, otherwise: float) -> str:
         return (
             "the experiment is defined in the main script; put it in a module, or ask for processes by name"
         )
-    if next(experiment.build(0).parameters()).device.type != "cpu":
+    if next(model.parameters()).device.type != "cpu":
         return "they would share one accelerator"
     return ""
 

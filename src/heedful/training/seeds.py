@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from .choice import WIDTH, Choice, choose
+from . import randomness
+from .choice import Choice, choose, width_for
 from .experiment import Experiment, Outcome
 from .progress import Bar
 from .stacked import run_stacked
@@ -63,7 +64,8 @@ def train_seeds(
         backend: "loop" trains one after another; "stacked" all at once as a stack of models under vmap;
             "processes" in workers, every core busy; "auto" times a few steps of each and takes the fastest.
         workers: how many processes; a core each unless given.
-        width: how many seeds in a stack; 16 unless given. In processes, 1 unless given or found faster.
+        width: how many seeds in a stack; up to 32 unless given, fewer of large models. In processes, 1
+            unless given or found faster.
         checkpoint: a folder for the checkpoints of the loop, one folder a seed in it.
         done: called with every `Outcome` as it is there.
         store: `store(seed)` gives something with `log(step, **numbers)`.
@@ -97,13 +99,24 @@ def train_seeds(
     if checkpoint is not None and backend not in ("auto", "loop"):
         raise ValueError(f"train_seeds: checkpoint goes with the loop, not with backend={backend!r}.")
     workers = workers or _cores()
+    generators = randomness.capture()
+    try:
+        return _trained(experiment, chosen, backend, workers, width, checkpoint, done, store, progress)
+    finally:
+        randomness.restore(generators)
+
+
+def _trained(experiment, seeds, backend, workers, width, checkpoint, done, store, progress) -> Outcomes:
     if checkpoint is not None:
         choice = Choice("loop", reasons={"stacked": "a checkpoint was asked for"})
     elif backend == "auto":
-        choice = choose(experiment, chosen, workers)
-        choice.width = width or choice.width
+        choice = choose(experiment, seeds, workers)
+        if choice.width > 1:
+            choice.width = width or choice.width
     else:
-        choice = Choice(backend, width or (WIDTH if backend == "stacked" else 1))
+        choice = Choice(
+            backend, width or (width_for(experiment.build(seeds[0])) if backend == "stacked" else 1)
+        )
 
     finished = 0
 
@@ -114,17 +127,17 @@ def train_seeds(
         if done is not None:
             done(outcome)
 
-    with Bar(progress, len(chosen), f"{len(chosen)} seeds, {choice.backend}") as bar:
+    with Bar(progress, len(seeds), f"{len(seeds)} seeds, {choice.backend}", alive=True) as bar:
         found: list[Outcome] = []
         if choice.backend == "processes":
             found = run_processes(
-                experiment, chosen, workers=workers, width=choice.width, done=tell, store=store
+                experiment, seeds, workers=workers, width=choice.width, done=tell, store=store
             )
         elif choice.backend == "stacked":
-            for start in range(0, len(chosen), choice.width):
-                found += run_stacked(experiment, chosen[start : start + choice.width], done=tell, store=store)
+            for start in range(0, len(seeds), choice.width):
+                found += run_stacked(experiment, seeds[start : start + choice.width], done=tell, store=store)
         else:
-            for seed in chosen:
+            for seed in seeds:
                 found.append(_one(experiment, seed, checkpoint, store))
                 tell(found[-1])
     outcomes = Outcomes(found)

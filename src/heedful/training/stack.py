@@ -196,25 +196,27 @@ def _holders(model: nn.Module) -> tuple[dict[str, list[tuple[dict, str]]], dict[
 
 
 def _check_alike(models: list[nn.Module]) -> None:
-    """What is not a tensor of the state must not depend on the seed: all seeds go through one module's
-    code.
-    """
+    """What is no tensor of the state must not depend on the seed: all seeds go through one module's code."""
+
+    def layers(model: nn.Module) -> list:
+        return [(name, type(part)) for name, part in model.named_modules()]
+
+    def shapes(model: nn.Module) -> list:
+        return [(name, parameter.shape) for name, parameter in model.named_parameters()]
+
+    first = models[0]
     for model in models[1:]:
-        for (name, first), (_, other) in zip(models[0].named_modules(), model.named_modules(), strict=False):
-            if type(first) is not type(other):
-                raise Unstackable("the models of two seeds differ in their layers.")
-            for key, value in vars(first).items():
-                if key.startswith("_") and key in ("_parameters", "_buffers", "_modules"):
-                    continue
-                if not _equal(value, vars(other).get(key)):
-                    where = f"{name}.{key}" if name else key
-                    raise Unstackable(
-                        f"{where} differs from seed to seed, but is neither a parameter nor a buffer; "
-                        f"register it."
-                    )
-        shapes = [{n: t.shape for n, t in part.state_dict().items()} for part in (models[0], model)]
-        if shapes[0] != shapes[1]:
+        if layers(model) != layers(first):
+            raise Unstackable("the models of two seeds differ in their layers.")
+        if shapes(model) != shapes(first):
             raise Unstackable("the models of two seeds differ in the shapes of their parameters.")
+        for (name, part), other in zip(first.named_modules(), model.modules(), strict=True):
+            for key in vars(part).keys() - {"_parameters", "_buffers", "_modules"}:
+                if not _equal(vars(part)[key], vars(other).get(key)):
+                    raise Unstackable(
+                        f"{f'{name}.' * bool(name)}{key} differs from seed to seed, but is neither a "
+                        f"parameter nor a buffer; register it."
+                    )
 
 
 def _equal(a: Any, b: Any) -> bool:
