@@ -37,10 +37,13 @@ def pytest_configure(config):
     if hasattr(config, "workerinput"):
         given = config.workerinput["seed"]
     config.seed = random.SystemRandom().randrange(2**31) if given is None else given
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        import torch
+    import torch
 
+    if "PYTEST_XDIST_WORKER" in os.environ:
         torch.set_num_threads(1)
+    # Without a GPU, the GPU's kernels are tested in Triton's interpreter; Triton must hear of it first.
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.hookimpl(optionalhook=True)

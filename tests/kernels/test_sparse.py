@@ -554,7 +554,7 @@ def test_errors_teach():
         with pytest.raises(ValueError, match=message):
             sparse_attention(*arguments, structure, **extra)
     with pytest.raises(NotImplementedError, match="no kernel for"):
-        sparse_operators._backend(torch.device("cuda"))
+        sparse_operators._backend(torch.device("mps"))
 
 
 def dense_edges(nodes=30, edges=120):

@@ -25,6 +25,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from . import batching
 from .parallel import over_rows
+from .sparse_operators import on_gpu
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -81,6 +82,10 @@ def _propagate(
     weight: Tensor | None,
 ) -> Tensor:
     rows = rowptr.shape[0] - 1
+    if on_gpu(x.device):
+        from . import propagate_triton
+
+        return propagate_triton.propagate(rowptr, col, edge, x, weight)
     if x.dtype in LOW_PRECISION:
         wide = _propagate(
             rowptr, col, edge, None, None, None, x.float(), None if weight is None else weight.float()
@@ -123,6 +128,10 @@ def _edge_dot(
     g: Tensor,
     x: Tensor,
 ) -> Tensor:
+    if on_gpu(x.device):
+        from . import propagate_triton
+
+        return propagate_triton.edge_dot(rowptr, col, edge, g, x)
     if x.dtype in LOW_PRECISION:
         return _edge_dot(rowptr, col, edge, None, None, None, g.float(), x.float()).to(x.dtype)
     if x.device.type != "cpu":

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import sparse_operators  # noqa: F401  (registers torch.ops.heedful.sparse_forward and _backward)
+from . import sparse_operators  # (registers torch.ops.heedful.sparse_forward and _backward)
 from .sparse_composite import sparse_composite
 
 KINDS = ("additive", "additive_v2", "dot", "power", "uniform")
@@ -77,7 +77,8 @@ def sparse_attention(
     q, k = _checked(kind, q, k, v, structure, a, bias, weight, key, value, slope, degree, dropout, seed)
     operands = (q, k, v, a, bias, weight, key, value)
     given = [t for t in operands if t is not None]
-    dtype = torch.float32
+    # The GPU's kernels read half precision and sum in float32; the CPU's know float32 and float64.
+    dtype = v.dtype if sparse_operators.on_gpu(v.device) else torch.float32
     for t in given:
         dtype = torch.promote_types(dtype, t.dtype)
     if any(t.dtype != dtype for t in given):
@@ -148,12 +149,7 @@ class _Compiled(torch.autograd.Function):
 
     @staticmethod
     def forward(*arguments):
-        kind, slope, degree, dropout, implied, save, _ = arguments[:SETTINGS]
-        q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge = arguments[SETTINGS:-3]
-        return torch.ops.heedful.sparse_forward(
-            kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value,
-            slope, degree, dropout, seed, implied, save,
-        )  # fmt: skip
+        return _forward_by(torch.ops.heedful.sparse_forward, arguments)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -168,6 +164,15 @@ class _Compiled(torch.autograd.Function):
             return (None,) * (SETTINGS + 15)
         needs = ctx.needs_input_grad[SETTINGS : SETTINGS + OPERANDS]
         return _placed(_backward_operator(ctx.settings, needs, gradient, *ctx.saved_tensors), needs)
+
+
+def _forward_by(operator, arguments):
+    kind, slope, degree, dropout, implied, save, _ = arguments[:SETTINGS]
+    q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge = arguments[SETTINGS:-3]
+    return operator(
+        kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value,
+        slope, degree, dropout, seed, implied, save,
+    )  # fmt: skip
 
 
 def _placed(grads, needs):
@@ -193,7 +198,25 @@ def _backward_operator(
     )  # fmt: skip
 
 
+def _backward_loops(
+    settings, needs, gradient, outputs,
+    q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge, colptr, row, edge_transposed,
+):  # fmt: skip
+    kind, slope, degree, dropout, implied, _, _ = settings
+    return sparse_operators.backward_loops(
+        kind, gradient, q, k, v, a, rowptr, col, edge, colptr, row, edge_transposed, bias, weight, key, value,
+        slope, degree, dropout, seed, implied, outputs, needs,
+    )  # fmt: skip
+
+
 class _Sparse(_Compiled):
+    @staticmethod
+    def forward(*arguments):
+        direct = sparse_operators.unobserved(arguments[SETTINGS + 2])
+        return _forward_by(
+            sparse_operators.forward_loops if direct else torch.ops.heedful.sparse_forward, arguments
+        )
+
     @staticmethod
     def setup_context(ctx, inputs, output):
         _Compiled.setup_context(ctx, inputs, output)
@@ -207,6 +230,12 @@ class _Sparse(_Compiled):
         saved, lazy = list(ctx.saved_tensors), ctx.settings[6]
         if lazy is not None:
             saved[12:15] = lazy()
+        if not torch.is_grad_enabled() and sparse_operators.unobserved(gradient):
+            # Nobody differentiates this again, so forward's outputs go as soon as the loops are through with
+            # them, unless the graph is to be kept.
+            ctx.maybe_clear_saved_tensors()
+            outputs, saved = saved[15:], saved[:15]
+            return _placed(_backward_loops(ctx.settings, needs, gradient, outputs, *saved), needs)
         # A Function of its own, so that it can be differentiated again; torch.func always asks for that.
         return _placed(_Gradient.apply(ctx.settings, needs, gradient, *saved), needs)
 
@@ -321,7 +350,7 @@ class _Gradient(torch.autograd.Function):
         return tuple(grads), tuple(places)
 
 
-_Gradient.forward.__signature__ = _Compiled.forward.__signature__
+_Sparse.forward.__signature__ = _Gradient.forward.__signature__ = _Compiled.forward.__signature__
 
 
 def _replaced(values, places, by):
@@ -348,11 +377,13 @@ def _push(function, primals, tangents):
 
 def _composite_of(settings, saved, operands):
     kind, slope, degree, dropout, implied, _, _ = settings
-    q, k, v, a, bias, weight, key, value = operands
+    dtype = operands[2].dtype
+    wide = torch.promote_types(dtype, torch.float32)
+    q, k, v, a, bias, weight, key, value = (t if t is None else t.to(wide) for t in operands)
     return sparse_composite(
         kind, q, k, v, Structure(*saved[9:12]), a=a, bias=bias, weight=weight, key=key, value=value,
         slope=slope, degree=degree, dropout=dropout, seed=saved[8], implied=implied,
-    )  # fmt: skip
+    ).to(dtype)  # fmt: skip
 
 
 def _heads_within(t, dim):

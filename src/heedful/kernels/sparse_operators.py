@@ -15,15 +15,24 @@ from .parallel import over_rows
 
 
 def _backend(device: torch.device) -> ModuleType:
-    """Whose loops run on this device. The seam for a Triton twin."""
-    if device.type != "cpu":
-        raise NotImplementedError(
-            f"sparse_attention(): there is no kernel for {device.type} yet; move the tensors to the CPU, or "
-            "use sparse_composite, which runs anywhere but keeps every edge's values."
-        )
-    from heedful.kernels import sparse_numba
+    """Whose loops run on this device."""
+    if on_gpu(device):
+        from heedful.kernels import sparse_triton
 
-    return sparse_numba
+        return sparse_triton
+    if device.type == "cpu":
+        from heedful.kernels import sparse_numba
+
+        return sparse_numba
+    raise NotImplementedError(
+        f"sparse_attention(): there is no kernel for {device.type}; move the tensors to the CPU or to a CUDA "
+        "device, or use sparse_composite, which runs anywhere but keeps every edge's values."
+    )
+
+
+def on_gpu(device: torch.device) -> bool:
+    """Whether Triton's kernels run here."""
+    return device.type == "cuda"
 
 
 # A shape gets kernels of its own when a general one would take some 10 ms, so that many small odd shapes
@@ -45,6 +54,8 @@ def _plain(kind: str, v: Tensor, edges: int, *extras: Tensor | None) -> bool:
     """Is this GAT without edge inputs, for `additive_kernels`? The usual sizes always have their own."""
     if kind != "additive" or any(t is not None for t in extras):
         return False
+    if on_gpu(v.device):
+        return True
     heads, features = v.shape[1:]
     usual = heads in (1, 2, 4, 8) and features in (8, 16, 32, 64)
     return (usual and heads * features * v.element_size() <= WIDEST) or _shaped(v, 1, edges)
@@ -93,8 +104,7 @@ def _dropping(numba, dropout, seed):
     return seeds, numba.np.uint64(threshold(dropout)), kept_scale(dropout)
 
 
-@torch.library.custom_op("heedful::sparse_forward", mutates_args=())
-def forward(
+def forward_loops(
     kind: str,
     q: Tensor,
     k: Tensor,
@@ -115,8 +125,15 @@ def forward(
     save: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """(out, m, z, O⁺, P⁺); what backward will have no use for is empty."""
+    outputs = _forward_outputs(kind, v, rowptr, col, bias, weight, key, value, save)
+    if on_gpu(v.device):
+        _backend(v.device).forward(
+            kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value,
+            slope, degree, dropout, seed, implied, outputs,
+        )  # fmt: skip
+        return outputs
     numba = _backend(v.device)
-    out, m, z, plus, plus_mass = _forward_outputs(kind, v, rowptr, col, bias, weight, key, value, save)
+    out, m, z, plus, plus_mass = outputs
     H, dv = v.shape[1:]
     index = _indices(rowptr, col, edge)
     work = 4 * col.shape[0] * H * (q.shape[2] + dv + 8)
@@ -140,14 +157,31 @@ def forward(
     return out, m, z, plus, plus_mass
 
 
+forward = torch.library.custom_op("heedful::sparse_forward", forward_loops, mutates_args=())
+
+
+def unobserved(v: Tensor) -> bool:
+    """Whether the loops may be called past torch's dispatcher, which takes longer than starting them: nobody
+    traces, counts, fakes or transforms.
+    """
+    return (
+        type(v) is Tensor
+        and not torch._C._functorch.is_legacy_batchedtensor(v)  # gradcheck has a vmap of its own
+        and torch._C._len_torch_dispatch_stack() == 0
+        and torch._C._functorch.maybe_current_level() is None
+        and not torch.compiler.is_compiling()
+    )
+
+
 def _forward_outputs(kind, v, rowptr, col, bias, weight, key, value, save):
     N, (_, H, dv) = rowptr.shape[0] - 1, v.shape
+    wide = torch.promote_types(v.dtype, torch.float32)  # what is summed in half precision's stead
     plain = _plain(kind, v, col.shape[0], bias, weight, key, value)
-    out, z = v.new_empty((N, H, dv)), v.new_empty((N, H))
+    out, z = v.new_empty((N, H, dv)), v.new_empty((N, H), dtype=wide)
     # The kernels are compiled for three and two dimensions, so what is not there has as many.
-    m = v.new_empty((0, 0) if plain else (N, H))
+    m = v.new_empty((0, 0) if plain else (N, H), dtype=wide)
     plus = v.new_empty((N, H, dv) if plain and save else (0, 0, 0))
-    plus_mass = v.new_empty((N, H) if plain and save else (0, 0))
+    plus_mass = v.new_empty((N, H) if plain and save else (0, 0), dtype=wide)
     return out, m, z, plus, plus_mass
 
 
@@ -189,21 +223,38 @@ def backward(
     needs: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of (q, k, v, a, bias, weight, key, value), those not needed empty."""
-    numba = _backend(v.device)
+    return backward_loops(
+        kind, gradient, q, k, v, a, rowptr, col, edge, colptr, row, edge_transposed, bias, weight, key, value,
+        slope, degree, dropout, seed, implied, [out, m, z, plus, plus_mass], needs,
+    )  # fmt: skip
+
+
+def backward_loops(
+    kind, gradient, q, k, v, a, rowptr, col, edge, colptr, row, edge_transposed, bias, weight, key, value,
+    slope, degree, dropout, seed, implied, outputs, needs,
+):  # fmt: skip
+    """The same; the list of forward's outputs may be emptied as soon as they are not needed any more."""
     (M, H, dv), N, dtype = v.shape, rowptr.shape[0] - 1, v.dtype
     operands = (q, k, v, a, bias, weight, key, value)
-    grads = _gradient_outputs(operands, needs, v)
-    if kind == "uniform":
-        for grad in grads[:2]:
-            grad.zero_()
-    work = 8 * col.shape[0] * H * (q.shape[2] + dv + 8)
-    dropping = _dropping(numba, dropout, seed)
 
     def by_speaker():
         if colptr is None:
             return build_transpose(rowptr, col, edge, M)
         return colptr, row, edge_transposed
 
+    if on_gpu(v.device):
+        return _backend(v.device).backward(
+            kind, gradient, q, k, v, a, rowptr, col, edge, by_speaker, bias, weight, key, value,
+            slope, degree, dropout, seed, implied, outputs, needs,
+        )  # fmt: skip
+    out, m, z, plus, plus_mass = outputs
+    grads = gradient_outputs(operands, needs, v)
+    numba = _backend(v.device)
+    if kind == "uniform":
+        for grad in grads[:2]:
+            grad.zero_()
+    work = 8 * col.shape[0] * H * (q.shape[2] + dv + 8)
+    dropping = _dropping(numba, dropout, seed)
     if plus.shape[0] == N and plus.dim() == 3 and _plain(kind, v, col.shape[0], bias, weight, key, value):
         _, listeners, speakers = numba.additive_kernels(H, dv)
         g = gradient.contiguous().numpy()
@@ -246,7 +297,7 @@ def backward(
     return grads
 
 
-def _gradient_outputs(operands, needs, v):
+def gradient_outputs(operands, needs, v):
     """Per-edge gradients start unset too: `Structure.edge` names every edge once, so all are written."""
     return tuple(
         v.new_empty(t.shape if needed and t is not None else (0,))
@@ -257,7 +308,7 @@ def _gradient_outputs(operands, needs, v):
 @backward.register_fake
 def _(kind, gradient, q, k, v, a, rowptr, col, edge, colptr, row, edge_transposed, bias, weight, key, value,
       slope, degree, dropout, seed, implied, out, m, z, plus, plus_mass, needs):  # fmt: skip
-    return _gradient_outputs((q, k, v, a, bias, weight, key, value), needs, v)
+    return gradient_outputs((q, k, v, a, bias, weight, key, value), needs, v)
 
 
 def _multiply_adds(v_shape, q_shape, col_shape) -> int:
@@ -280,6 +331,8 @@ def build_transpose(
     rowptr: Tensor, col: Tensor, edge: Tensor, speakers: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(colptr, row, edge_transposed) of a CSR structure."""
+    if on_gpu(col.device):
+        return _backend(col.device).transpose(rowptr, col, edge, speakers)
     csr = tuple(t.contiguous() for t in (rowptr, col, edge))
     result = rowptr.new_empty(speakers + 1), torch.empty_like(csr[1]), torch.empty_like(csr[2])
     _backend(col.device).transpose(*(t.numpy() for t in (*csr, *result)))

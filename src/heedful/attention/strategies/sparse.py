@@ -6,6 +6,8 @@ more. The inner loops live in `heedful.kernels.sparse`.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 
@@ -19,6 +21,7 @@ KINDS = ("dot", "power", "additive", "additive_v2", "uniform")
 # FLOPs; and how much longer than the forward pass the backward ones take. Both measured on the kernels.
 REDUCTION = {"additive": 0, "uniform": 100, "dot": 400, "additive_v2": 400, "power": 800}
 BACKWARD = {"additive": 1.5, "uniform": 1.8, "dot": 2.6, "additive_v2": 3.0, "power": 4.0}
+WIDEST = 4096  # features a head that a GPU program's registers hold
 MOST_EDGES = 1 << 28  # listing more than this many pairs is not what an edge list is for
 
 
@@ -32,8 +35,13 @@ class Sparse(Strategy):
             return "a mask of its own for each batch entry"
         if problem.neighbors.pairs > MOST_EDGES:
             return f"{problem.neighbors.pairs:.2g} pairs are too many to list"
-        if problem.device != "cpu":
-            return f"no kernel for {problem.device} yet"
+        if problem.device not in ("cpu", "cuda"):
+            return f"no kernel for {problem.device}"
+        if problem.device == "cuda":
+            if find_spec("triton") is None:
+                return "its GPU kernels need Triton (pip install triton)"
+            if max(problem.dim, problem.value_dim) > WIDEST:
+                return f"GPU kernels take at most {WIDEST} features a head"
         if problem.transform == "compile" and not problem.neighbors.graph:
             return "torch.compile cannot list the pairs of a pattern; pass a Graph"
         return None

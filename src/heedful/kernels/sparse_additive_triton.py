@@ -1,0 +1,287 @@
+"""GAT without edge extras on the GPU: one gather forward, one backward, nothing kept an edge.
+
+`sparse_additive.py` has the derivation (O⁺, P⁺, and the speakers' two sums). Here the maximum and the
+normaliser of a row are kept as one number, L = m + log z, so that p = exp(leaky(q + k) − L).
+
+A tile is (heads, edges, features), in this order because Triton hands threads out to the features first,
+then to the first dimension: a warp reads whole rows of `value`, 16 bytes a thread, and sums over edges mostly
+inside threads. A head's number is looked up with `where(h < heads, h, 0)` even where no head is too many:
+else Triton would read four heads a thread and then add up across sixteen threads.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from .rows_triton import head_keys, hub_at, kept, slots_of
+
+
+@triton.jit
+def asked(
+    others, first, slot, high, numbers, rows, h, lane, d,
+    H: tl.constexpr, D: tl.constexpr, PAD: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Where a tile's other ends have their numbers (COLUMNS·H a node) and features (H·D), and which exist."""
+    there = (first + slot < high)[None, :]
+    if WIDE:
+        others = others.to(tl.int64)
+    if PAD:
+        there = there & (h < H)[:, None]
+    number = numbers + others[None, :] * (COLUMNS * H) + lane[:, None]
+    place = (others * (H * D))[None, :, None] + (h * D)[:, None, None] + d[None, None, :]
+    whole = there[:, :, None]
+    if PAD:
+        whole = whole & (d < D)[None, None, :]
+    return number, there, rows + place, whole
+
+
+@triton.jit
+def dropped(
+    edge, at, high, i, j, keys, columns,
+    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, IMPLIED: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """What dropout multiplies a tile's weights by."""
+    if IMPLIED:
+        counter = i.to(tl.int64) * columns + j
+    else:
+        counter = tl.load(edge + at, mask=at < high, other=0)
+    return kept(keys[:, None], counter[None, :], THRESHOLD).to(ACC) * SCALE
+
+
+@triton.jit
+def weighted(x, p, value, LANES: tl.constexpr):
+    """Σ p v over the edges, and the part of it where x > 0; what LANES threads have summed up stays apart.
+
+    One number an edge and head changes threads: p, signed.
+    """
+    signed = tl.where(x > 0, p, -p)[:, :, None]
+    H: tl.constexpr = value.shape[0]
+    T: tl.constexpr = value.shape[1] // LANES
+    D: tl.constexpr = value.shape[2]
+    whole = tl.reshape(tl.abs(signed) * value, (H, T, LANES, D))
+    positive = tl.reshape(tl.maximum(signed, 0) * value, (H, T, LANES, D))
+    return tl.sum(whole, 1), tl.sum(positive, 1)
+
+
+@triton.jit(do_not_specialize=["rows", "edges", "pieces", "columns", "each"])
+def forward(
+    rowptr, col, edge, q, k, v, seeds, out, lse, plus, mass, parts, rows, edges, pieces, columns, each,
+    H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr, BLOCKS: tl.constexpr,
+    TILE: tl.constexpr, LANES: tl.constexpr, SPLIT: tl.constexpr, PAD: tl.constexpr,
+    ACC: tl.constexpr, WIDE: tl.constexpr, SAVE: tl.constexpr, SLOPE: tl.constexpr, THRESHOLD: tl.constexpr,
+    SCALE: tl.constexpr, IMPLIED: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0) // BLOCKS
+    row, low, high, mine = slots_of(program, rowptr, rows, edges, pieces, SPLIT, WIDE)
+    if mine:
+        h = tl.program_id(0) % BLOCKS * HEADS + tl.arange(0, HEADS)
+        d, slot = tl.arange(0, FEATURES), tl.arange(0, TILE)
+        lane = tl.where(h < H, h, 0)
+        keys = lane
+        if THRESHOLD > 0:
+            keys = head_keys(seeds, lane, each)
+        here = tl.load(q + row * H + lane).to(ACC)[:, None]
+        j = tl.load(col + low + slot, mask=low + slot < high, other=0)
+        soon = tl.load(col + low + TILE + slot, mask=low + TILE + slot < high, other=0)
+        number, there, place, whole = asked(j, low, slot, high, k, v, h, lane, d, H, D, PAD, WIDE, 1)
+        score, value = tl.load(number, mask=there, other=0), tl.load(place, mask=whole, other=0)
+        # The first tile stands before the loop: most rows have no other, and it needs no rescaling.
+        x = here + score.to(ACC)
+        score = tl.where(there, tl.where(x > 0, x, x * SLOPE), float("-inf"))
+        top = tl.max(score, 1)
+        p = tl.exp(score - tl.where(top == float("-inf"), 0.0, top)[:, None])
+        total, positive = tl.sum(p, 1), tl.sum(tl.where(x > 0, p, 0.0), 1)
+        if THRESHOLD > 0:
+            p *= dropped(edge, low + slot, high, row, j, keys, columns, THRESHOLD, SCALE, IMPLIED, ACC)
+        sum_, sum_positive = weighted(x, p, value.to(ACC), LANES)
+        for t in range(TILE, high - low, TILE):
+            # Whom the next tile asks is read before this one's answers are there.
+            at = low + t
+            j, soon = soon, tl.load(col + at + TILE + slot, mask=at + TILE + slot < high, other=0)
+            number, there, place, whole = asked(j, at, slot, high, k, v, h, lane, d, H, D, PAD, WIDE, 1)
+            score, value = tl.load(number, mask=there, other=0), tl.load(place, mask=whole, other=0)
+            x = here + score.to(ACC)
+            score = tl.where(there, tl.where(x > 0, x, x * SLOPE), float("-inf"))
+            new = tl.maximum(top, tl.max(score, 1))
+            shift = tl.where(new == float("-inf"), 0.0, new)
+            less = tl.exp(top - shift)
+            p = tl.exp(score - shift[:, None])
+            top = new
+            total = total * less + tl.sum(p, 1)
+            positive = positive * less + tl.sum(tl.where(x > 0, p, 0.0), 1)
+            if THRESHOLD > 0:
+                p *= dropped(edge, at + slot, high, row, j, keys, columns, THRESHOLD, SCALE, IMPLIED, ACC)
+            more, more_positive = weighted(x, p, value.to(ACC), LANES)
+            sum_ = sum_ * less[:, None, None] + more
+            sum_positive = sum_positive * less[:, None, None] + more_positive
+        sum_, sum_positive = tl.sum(sum_, 1), tl.sum(sum_positive, 1)
+        there = h < H
+        place = (h * D)[:, None] + d[None, :]
+        inside = there[:, None] & (d < D)[None, :]
+        if program < pieces:
+            F: tl.constexpr = H * D
+            part = parts + program.to(tl.int64) * (2 * F + 3 * H)
+            tl.store(part + place, sum_, mask=inside)
+            tl.store(part + 2 * F + h, top, mask=there)
+            tl.store(part + 2 * F + H + h, total, mask=there)
+            if SAVE:
+                tl.store(part + F + place, sum_positive, mask=inside)
+                tl.store(part + 2 * F + 2 * H + h, positive, mask=there)
+        else:
+            finish(
+                out, lse, plus, mass, row, h, place, there, inside,
+                sum_, sum_positive, top, total, positive, H, D, SAVE,
+            )  # fmt: skip
+
+
+@triton.jit
+def finish(
+    out, lse, plus, mass, row, h, place, there, inside, sum_, sum_positive, top, total, positive,
+    H: tl.constexpr, D: tl.constexpr, SAVE: tl.constexpr,
+):  # fmt: skip
+    """Divide by the normaliser and write; a row that heard nobody gets 0, and L = ∞ makes its shares 0."""
+    nobody = total == 0
+    share = 1 / tl.where(nobody, float("inf"), total)
+    tl.store(
+        lse + row * H + h,
+        tl.where(nobody, float("inf"), top + tl.log(tl.where(nobody, 1.0, total))),
+        mask=there,
+    )
+    place = row * (H * D) + place
+    tl.store(out + place, (sum_ * share[:, None]).to(out.dtype.element_ty), mask=inside)
+    if SAVE:
+        tl.store(plus + place, (sum_positive * share[:, None]).to(plus.dtype.element_ty), mask=inside)
+        tl.store(mass + row * H + h, positive * share, mask=there)
+
+
+@triton.jit(do_not_specialize=["rows", "edges"])
+def merge(
+    rowptr, rows, edges, parts, out, lse, plus, mass,
+    H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr, SPLIT: tl.constexpr,
+    TOGETHER: tl.constexpr, SAVE: tl.constexpr,
+):  # fmt: skip
+    """A hub's output from its pieces, each of which has a maximum of its own."""
+    row, begin, last, within, mine = hub_at(tl.program_id(0), rowptr, rows, edges, SPLIT)
+    if mine:
+        F: tl.constexpr = H * D
+        h, d = tl.program_id(1) * HEADS + tl.arange(0, HEADS), tl.arange(0, FEATURES)
+        there = h < H
+        place = (h * D)[:, None] + d[None, :]
+        inside = there[:, None] & (d < D)[None, :]
+        top = tl.full((HEADS,), float("-inf"), parts.dtype.element_ty)
+        total = tl.zeros((HEADS,), parts.dtype.element_ty)
+        positive = tl.zeros((HEADS,), parts.dtype.element_ty)
+        sum_ = tl.zeros((HEADS, FEATURES), parts.dtype.element_ty)
+        sum_positive = tl.zeros((HEADS, FEATURES), parts.dtype.element_ty)
+        for chunk in range(begin, last + 1, TOGETHER):
+            piece = chunk + tl.arange(0, TOGETHER)
+            part = 2 * piece + ((piece == begin) & within).to(tl.int32)
+            start = part.to(tl.int64) * (2 * F + 3 * H)
+            ok = there[:, None] & (piece <= last)[None, :]
+            small = parts + start[None, :] + 2 * F + h[:, None]
+            tops = tl.load(small, mask=ok, other=float("-inf"))
+            new = tl.maximum(top, tl.max(tops, 1))
+            shift = tl.where(new == float("-inf"), 0.0, new)
+            less, factor = tl.exp(top - shift), tl.exp(tops - shift[:, None])
+            top = new
+            total = total * less + tl.sum(factor * tl.load(small + H, mask=ok, other=0), 1)
+            if SAVE:
+                positive = positive * less + tl.sum(factor * tl.load(small + 2 * H, mask=ok, other=0), 1)
+            wide = parts + start[None, :, None] + place[:, None, :]
+            ok = inside[:, None, :] & (piece <= last)[None, :, None]
+            factor = factor[:, :, None]
+            sum_ = sum_ * less[:, None] + tl.sum(factor * tl.load(wide, mask=ok, other=0), 1)
+            if SAVE:
+                more = tl.sum(factor * tl.load(wide + F, mask=ok, other=0), 1)
+                sum_positive = sum_positive * less[:, None] + more
+        finish(
+            out, lse, plus, mass, row, h, place, there, inside,
+            sum_, sum_positive, top, total, positive, H, D, SAVE,
+        )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["count"])
+def listeners(
+    gradient, out, plus, mass, q, lse, table, dq, count,
+    H: tl.constexpr, D: tl.constexpr, FEATURES: tl.constexpr, TILE: tl.constexpr, ACC: tl.constexpr,
+    WIDE: tl.constexpr, SLOPE: tl.constexpr,
+):  # fmt: skip
+    """dq, and (q, L, D) a listener side by side in `table`: what the speakers' pass gathers."""
+    n, d = tl.program_id(0) * TILE + tl.arange(0, TILE), tl.arange(0, FEATURES)
+    if WIDE:
+        n = n.to(tl.int64)
+    there = n < count
+    place, inside = n[:, None] * D + d[None, :], there[:, None] & (d < D)[None, :]
+    g = tl.load(gradient + place, mask=inside, other=0).to(ACC)
+    dot = tl.sum(g * tl.load(out + place, mask=inside, other=0).to(ACC), 1)
+    dot_positive = tl.sum(g * tl.load(plus + place, mask=inside, other=0).to(ACC), 1)
+    positive = tl.load(mass + n, mask=there, other=0)
+    change = (1 - SLOPE) * (dot_positive - dot * positive)
+    tl.store(dq + n, change.to(dq.dtype.element_ty), mask=there)
+    at = table + n // H * (3 * H) + n % H
+    tl.store(at, tl.load(q + n, mask=there, other=0).to(ACC), mask=there)
+    tl.store(at + H, tl.load(lse + n, mask=there, other=0), mask=there)
+    tl.store(at + 2 * H, dot, mask=there)
+
+
+@triton.jit(do_not_specialize=["rows", "edges", "pieces", "columns", "each"])
+def speakers(
+    colptr, row, edge, table, gradient, k, v, seeds, dk, dv, parts, rows, edges, pieces, columns, each,
+    H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr, BLOCKS: tl.constexpr,
+    TILE: tl.constexpr, SPLIT: tl.constexpr, PAD: tl.constexpr, ACC: tl.constexpr, WIDE: tl.constexpr,
+    SLOPE: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, IMPLIED: tl.constexpr,
+    LANES: tl.constexpr,
+):  # fmt: skip
+    """dv_j = Σ_i p g_i, and dk_j from the same sum, its positive part and the two of p D_i."""
+    program = tl.program_id(0) // BLOCKS
+    j, low, high, mine = slots_of(program, colptr, rows, edges, pieces, SPLIT, WIDE)
+    if mine:
+        h = tl.program_id(0) % BLOCKS * HEADS + tl.arange(0, HEADS)
+        d, slot = tl.arange(0, FEATURES), tl.arange(0, TILE)
+        lane = tl.where(h < H, h, 0)
+        keys = lane
+        if THRESHOLD > 0:
+            keys = head_keys(seeds, lane, each)
+        here = tl.load(k + j * H + lane).to(ACC)
+        b = tl.zeros((HEADS, TILE), ACC)
+        b_positive = tl.zeros((HEADS, TILE), ACC)
+        a = tl.zeros((HEADS, LANES, FEATURES), ACC)
+        a_positive = tl.zeros((HEADS, LANES, FEATURES), ACC)
+        soon = tl.load(row + low + slot, mask=low + slot < high, other=0)
+        for t in range(0, high - low, TILE):
+            # Whom the next tile asks is read before this one's answers are there.
+            at = low + t
+            i, soon = soon, tl.load(row + at + TILE + slot, mask=at + TILE + slot < high, other=0)
+            number, there, place, whole = asked(
+                i, at, slot, high, table, gradient, h, lane, d, H, D, PAD, WIDE, 3
+            )
+            x = tl.load(number, mask=there, other=0)
+            lse = tl.load(number + H, mask=there, other=float("inf"))
+            dot = tl.load(number + 2 * H, mask=there, other=0)
+            g = tl.load(place, mask=whole, other=0)
+            x += here[:, None]
+            p = tl.exp(tl.where(x > 0, x, x * SLOPE) - lse)
+            dot *= p
+            b += dot
+            b_positive += tl.where(x > 0, dot, 0.0)
+            if THRESHOLD > 0:
+                p *= dropped(edge, at + slot, high, i, j, keys, columns, THRESHOLD, SCALE, IMPLIED, ACC)
+            more, more_positive = weighted(x, p, g.to(ACC), LANES)
+            a += more
+            a_positive += more_positive
+        a, a_positive = tl.sum(a, 1), tl.sum(a_positive, 1)
+        there = h < H
+        place = (h * D)[:, None] + d[None, :]
+        inside = there[:, None] & (d < D)[None, :]
+        value = tl.load(v + j * (H * D) + place, mask=inside, other=0).to(ACC)
+        flat = tl.sum(a * value, 1) - tl.sum(b, 1)
+        steep = tl.sum(a_positive * value, 1) - tl.sum(b_positive, 1)
+        change = SLOPE * flat + (1 - SLOPE) * steep
+        if program < pieces:
+            part = parts + program.to(tl.int64) * (H * D + H)
+            tl.store(part + place, a, mask=inside)
+            tl.store(part + H * D + h, change, mask=there)
+        else:
+            tl.store(dv + j * (H * D) + place, a.to(dv.dtype.element_ty), mask=inside)
+            tl.store(dk + j * H + h, change.to(dk.dtype.element_ty), mask=there)
