@@ -372,29 +372,3 @@ def test_lbfgs_refuses_what_it_cannot_do():
     model = nn.Linear(4, 3)
     with pytest.raises(ValueError, match="LBFGS"):
         bad(optimizer=torch.optim.LBFGS(model.parameters()), clip=1.0)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
-def test_on_a_gpu(precision, seed):
-    model = net().cuda()
-    x, y = (t.cuda() for t in data(64))
-    history = train(
-        model,
-        loss,
-        Batches(x, y, size=16),
-        torch.optim.Adam(model.parameters(), lr=0.01),
-        epochs=20,
-        precision=precision,
-        clip=1.0,
-        evaluate=lambda m: {"val_loss": loss(m, (x, y))},
-        progress=False,
-    )
-    assert len(history.steps) == 80 and history.last["val_loss"] < history.epochs[0]["val_loss"]
-
-    def broken(model, batch):
-        return loss(model, batch) * math.nan
-
-    with pytest.raises(FloatingPointError, match="step 1 "):
-        train(model, broken, [(x, y)], torch.optim.SGD(model.parameters(), lr=0.1), epochs=40, progress=False)

@@ -20,6 +20,7 @@ from .workers import Unsendable, defined_in_script, packed
 
 TRIAL = 1.0  # seconds a trial may take, but for its first steps
 STARTUP = 6.0  # seconds until a spawned worker has loaded torch and begins
+CROWDED = 1.3  # how much longer a step takes when the other cores are at work, too: they share memory
 WIDTH = 32  # seeds in a stack: caches overflow beyond
 MOST = 1 << 26  # parameters in a stack: a gigabyte with gradients and two moments
 
@@ -68,10 +69,10 @@ def choose(experiment: Experiment, seeds: list[int], workers: int) -> Choice:
         choice.reasons["processes"] = reason
     else:
         with _threads(max(1, torch.get_num_threads() // workers)):
-            rounds = math.ceil(len(seeds) / workers)
+            rounds = CROWDED * math.ceil(len(seeds) / workers)
             choice.seconds["processes"] = STARTUP + _alone(experiment, seeds[0]) * steps * rounds
             if "stacked" in choice.seconds:
-                part = min(width, rounds)
+                part = min(width, math.ceil(len(seeds) / workers))
                 if part > 1:
                     each = _together(experiment, seeds[:part]) / part
                     choice.seconds["processes, stacked"] = STARTUP + each * steps * rounds

@@ -1,0 +1,114 @@
+"""On a CUDA device: the loop in every precision, stacks equal to the loop, checkpoints that go on to the
+bit.
+"""
+
+import math
+
+import pytest
+import torch
+import training_examples as examples
+from torch import nn
+from torch.nn import functional as F
+
+from heedful.training import Batches, Checkpoint, train, train_seeds
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+def net():
+    return nn.Sequential(
+        nn.Linear(6, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 3)
+    ).cuda()
+
+
+def rows():
+    return examples.X.float().cuda(), examples.Y.cuda()
+
+
+def loss(model, batch):
+    return F.cross_entropy(model(batch[0]), batch[1])
+
+
+def evaluate(model):
+    return {"val_loss": loss(model, rows())}
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_it_learns(precision, seed):
+    torch.manual_seed(seed)
+    model = net()
+    history = train(
+        model,
+        loss,
+        Batches(*rows(), size=16),
+        torch.optim.Adam(model.parameters(), lr=0.02),
+        epochs=30,
+        precision=precision,
+        clip=1.0,
+        evaluate=evaluate,
+        progress=False,
+    )
+    assert len(history.steps) == 90 and history.last["val_loss"] < history.epochs[0]["val_loss"]
+
+
+def test_a_loss_that_is_no_number_is_found_where_it_was(seed):
+    model, calls = net(), []
+
+    def broken(model, batch):
+        calls.append(0)
+        return loss(model, batch) * (math.nan if len(calls) >= 5 else 1)
+
+    with pytest.raises(FloatingPointError, match=r"nan at step 5 \(epoch 5\)"):
+        train(model, broken, [rows()], torch.optim.SGD(model.parameters(), lr=0.1), epochs=99, progress=False)
+    assert len(calls) <= 5 + 16  # nobody waited for each number
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+def test_it_goes_on_to_the_bit(precision, tmp_path, seed):
+    def run(folder, stop_at=None):
+        torch.manual_seed(seed)
+        model = net()
+
+        def interrupt(now):
+            if now.step == stop_at:
+                raise KeyboardInterrupt
+
+        history = train(
+            model,
+            loss,
+            Batches(*rows(), size=16, seed=seed),
+            torch.optim.AdamW(model.parameters(), lr=0.02),
+            epochs=6,
+            precision=precision,
+            callbacks=[interrupt],
+            checkpoint=None if folder is None else Checkpoint(folder, every=2),
+            progress=False,
+        )
+        return (
+            history.steps,
+            [t.tolist() for t in model.state_dict().values()],
+            torch.rand(3, device="cuda").tolist(),
+        )
+
+    expected = run(None)
+    for stop_at in (3, 9, 14):
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, stop_at)
+    assert run(tmp_path) == expected
+
+
+def test_stacked_is_the_loop(seed):
+    """The same masks: a stack draws from each seed's own CUDA generator."""
+    experiment = examples.experiment(
+        model=net, loss=loss, batches=[rows()], evaluate=evaluate, test=None, with_optimizer="SGD", epochs=5
+    )
+    loop, stacked = (
+        train_seeds(experiment, [seed, seed + 1, seed + 2], backend=name, progress=False)
+        for name in ("loop", "stacked")
+    )
+    for a, b in zip(loop, stacked, strict=True):
+        assert a.history.column("loss", "steps") == pytest.approx(b.history.column("loss", "steps"), rel=1e-4)
+        assert a.history.column("val_loss") == pytest.approx(b.history.column("val_loss"), rel=1e-4)
