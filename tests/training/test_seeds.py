@@ -234,6 +234,26 @@ def test_auto_takes_what_can_be_taken(seed):
     assert train_seeds(lone, [5], progress=False).choice.backend == "loop"
 
 
+def test_auto_goes_on_without_the_stack_when_it_breaks_late(seed):
+    """Epochs of different lengths, which a few steps do not show."""
+
+    def uneven(number):
+        return (
+            Batches(examples.X, examples.Y, size=4, seed=number)
+            if number
+            else [(examples.X[:4], examples.Y[:4])] * 11
+        )
+
+    experiment, told = examples.experiment(batches=uneven, epochs=1), []
+    found = train_seeds(experiment, 2, done=told.append, progress=False)
+    assert_alike(found, train_seeds(experiment, 2, backend="loop", progress=False))
+    assert sorted(outcome.seed for outcome in told) == [0, 1]
+    if found.choice.backend == "stacked":
+        assert "different lengths" in found.choice.reasons["stacked"]
+    with pytest.raises(Unstackable, match="different lengths"):
+        train_seeds(experiment, 2, backend="stacked", progress=False)
+
+
 def test_auto_thinks_of_processes_when_there_is_much_to_do(seed, monkeypatch):
     from heedful.training import choice
 
@@ -298,5 +318,10 @@ def test_bad_input(call, message):
 def test_experiments_are_checked_like_train():
     with pytest.raises(TypeError, match="missing"):
         Experiment(model=examples.build)
-    with pytest.raises(ValueError, match="epochs, or steps"):
-        train_seeds(examples.experiment(steps=3), 2, backend="loop", progress=False)
+    for backend in ("loop", "stacked"):
+        for wrong in ({"steps": 3}, {"epochs": None}):
+            with pytest.raises(ValueError, match="epochs, or steps"):
+                train_seeds(examples.experiment(**wrong), 2, backend=backend, progress=False)
+        with pytest.raises(TypeError, match=r"'all' as a tensor of shape \(48,\)"):
+            wrong = examples.experiment(evaluate=lambda m: {"all": m(examples.X)[:, 0]})
+            train_seeds(wrong, 2, backend=backend, progress=False)

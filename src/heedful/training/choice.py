@@ -64,6 +64,8 @@ def choose(experiment: Experiment, seeds: list[int], workers: int) -> Choice:
         choice.seconds["stacked"] = together / width * steps * len(seeds)
     except Unstackable as error:
         choice.reasons["stacked"] = str(error)
+    except torch.OutOfMemoryError:
+        choice.reasons["stacked"] = f"{width} seeds at once do not fit the memory"
     reason = _unsuited(experiment, model, workers, min(choice.seconds.values()))
     if reason:
         choice.reasons["processes"] = reason

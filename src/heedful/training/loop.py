@@ -85,15 +85,7 @@ def train(
     >>> history.last["loss"] < 0.01
     True
     """
-    for name, value in (("epochs", epochs), ("steps", steps), ("every", every), ("accumulate", accumulate)):
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise ValueError(f"train: {name} is {value!r}; it takes an integer of at least 1.")
-    if (epochs is None) == (steps is None):
-        raise ValueError("train: say how long: epochs, or steps, one of the two.")
-    if clip is not None and not clip > 0:
-        raise ValueError(f"train: clip is {clip!r}; it takes a norm greater than 0.")
-    if stop is not None and evaluate is None:
-        raise ValueError("train: stop looks at what evaluate returns; pass evaluate, too.")
+    check_options(epochs, steps, every, accumulate, clip, stop, evaluate)
     if isinstance(optimizer, LBFGS) and (clip is not None or precision == "float16"):
         raise ValueError("train: LBFGS takes its steps itself; it goes with neither clip nor float16.")
     held, own = (
@@ -126,6 +118,19 @@ def train(
         total = epochs * -(-len(batches) // accumulate)  # type: ignore[arg-type]
     with Bar(progress and group.first, total) as bar:
         return training.go(epochs or math.inf, steps or math.inf, every, bar)
+
+
+def check_options(epochs, steps, every, accumulate, clip, stop, evaluate) -> None:
+    """What every way of training asks of its options."""
+    for name, value in (("epochs", epochs), ("steps", steps), ("every", every), ("accumulate", accumulate)):
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ValueError(f"train: {name} is {value!r}; it takes an integer of at least 1.")
+    if (epochs is None) == (steps is None):
+        raise ValueError("train: say how long: epochs, or steps, one of the two.")
+    if clip is not None and not clip > 0:
+        raise ValueError(f"train: clip is {clip!r}; it takes a norm greater than 0.")
+    if stop is not None and evaluate is None:
+        raise ValueError("train: stop looks at what evaluate returns; pass evaluate, too.")
 
 
 class Training:

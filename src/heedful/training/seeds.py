@@ -13,6 +13,7 @@ from . import randomness
 from .choice import Choice, choose, width_for
 from .experiment import Experiment, Outcome
 from .progress import Bar
+from .stack import Unstackable
 from .stacked import run_stacked
 from .workers import run_processes
 
@@ -118,34 +119,40 @@ def _trained(experiment, seeds, backend, workers, width, checkpoint, done, store
             backend, width or (width_for(experiment.build(seeds[0])) if backend == "stacked" else 1)
         )
 
-    finished = 0
+    there: dict[int, Outcome] = {}
 
     def tell(outcome: Outcome) -> None:
-        nonlocal finished
-        finished += 1
-        bar.update(finished, repr(outcome))
+        there[outcome.seed] = outcome
+        bar.update(len(there), repr(outcome))
         if done is not None:
             done(outcome)
 
+    def one_by_one(seeds: list[int]) -> None:
+        for seed in seeds:
+            if seed not in there:
+                tell(_one(experiment, seed, checkpoint, store))
+
     with Bar(progress, len(seeds), f"{len(seeds)} seeds, {choice.backend}", alive=True) as bar:
-        found: list[Outcome] = []
         if choice.backend == "processes":
-            found = run_processes(
-                experiment, seeds, workers=workers, width=choice.width, done=tell, store=store
-            )
+            run_processes(experiment, seeds, workers=workers, width=choice.width, done=tell, store=store)
         elif choice.backend == "stacked":
             for start in range(0, len(seeds), choice.width):
-                found += run_stacked(experiment, seeds[start : start + choice.width], done=tell, store=store)
+                group = seeds[start : start + choice.width]
+                try:
+                    run_stacked(experiment, group, done=tell, store=store)
+                except Unstackable as error:  # which may show late: a later batch of another shape
+                    if backend != "auto":
+                        raise
+                    choice.reasons["stacked"] = str(error)
+                    one_by_one(group)
         else:
-            for seed in seeds:
-                found.append(_one(experiment, seed, checkpoint, store))
-                tell(found[-1])
-    outcomes = Outcomes(found)
+            one_by_one(seeds)
+    outcomes = Outcomes(there[seed] for seed in seeds)
     outcomes.choice = choice
     return outcomes
 
 
-def _one(experiment: Experiment, seed: int, checkpoint: Any, store: Callable[[int], Any] | None) -> Outcome:
+def _one(experiment: Experiment, seed: int, checkpoint: Any, store) -> Outcome:
     try:
         return experiment.run(
             seed,

@@ -21,7 +21,7 @@ from . import randomness, snapshot
 from .experiment import Experiment, Outcome
 from .feeds import Feeds, Joined
 from .history import Best, Recorder
-from .loop import evaluated, in_eval_mode
+from .loop import check_options, evaluated, in_eval_mode
 from .precision import Precision
 from .stack import Stack, Unstackable, changed_by
 from .step import not_finite, parted
@@ -46,6 +46,15 @@ def run_stacked(
 
 class _Stacked:
     def __init__(self, experiment: Experiment, seeds: list[int], store, done):
+        check_options(
+            experiment.epochs,
+            experiment.steps,
+            experiment.every,
+            experiment.accumulate,
+            experiment.clip,
+            experiment.stop,
+            experiment.evaluate,
+        )
         self.experiment, self.seeds, self.done = experiment, list(seeds), done
         self.began, self.width = time.perf_counter(), len(seeds)
         self.models, generators = [], []
@@ -56,11 +65,10 @@ class _Stacked:
         if experiment.precision == "float16":
             raise Unstackable("float16 scales the gradients of all seeds by one number; take bfloat16.")
         self.precision = Precision(experiment.precision, self.device)
-        on_cuda, current = self.device.type == "cuda", self.device.index or 0
-        self.streams = Streams(
-            [state["torch"] for state in generators],
-            [state["cuda"][current] for state in generators] if on_cuda else None,
-        )
+        self.streams = Streams([state["torch"] for state in generators])
+        if self.device.type == "cuda":
+            place = self.device.index or 0
+            self.streams.add_cuda(self.device, [state["cuda"][place] for state in generators])
         self.feeds = Feeds(experiment, self.seeds, self.streams, generators)
         running, self.first_loss = self._try_alone(generators[0])
         self.stack = Stack(self.models, self.streams, running)
@@ -186,6 +194,10 @@ class _Stacked:
             with torch.no_grad(), self.precision(), in_eval_mode(self.stack.model):
                 found = self._under_vmap("evaluate", self._evaluated)
             self.looked = True
+        for name, number in found.items():
+            if number.dim() != 1:
+                shape = tuple(number.shape[1:])
+                raise TypeError(f"train: evaluate(model) measured {name!r} as a tensor of shape {shape}.")
         columns = {name: number.tolist() for name, number in found.items()}
         leaving = {}
         for place, recorder in enumerate(self.recorders):

@@ -84,8 +84,8 @@ class Streams(TorchFunctionMode):
     """A stream of random numbers for each seed.
 
     Args:
-        states: the state of each seed's generator on the CPU, as `torch.get_rng_state()` gives it.
-        cuda: the same of the current CUDA device, if it is used.
+        states: the state of each seed's generator on the CPU, as `torch.get_rng_state()` gives it. Those of a
+            CUDA device are added with `add_cuda`.
 
     Enter it inside the vmapped function, `with streams.within(index)`, where `index` counts the seeds (an
     argument vmapped over). Every function of torch that draws then draws for each seed from its own stream.
@@ -101,11 +101,15 @@ class Streams(TorchFunctionMode):
     True
     """
 
-    def __init__(self, states: list[Tensor], cuda: list[Tensor] | None = None):
+    def __init__(self, states: list[Tensor]):
         super().__init__()
         self.cpu = [_generator("cpu", state) for state in states]
-        self.cuda = None if cuda is None else [_generator("cuda", state) for state in cuda]
+        self.cuda: list[torch.Generator] | None = None
         self._index: Tensor | None = None
+
+    def add_cuda(self, device: torch.device, states: list[Tensor]) -> None:
+        """The streams of a CUDA device, too, as `torch.cuda.get_rng_state(device)` gives them."""
+        self.cuda = [_generator(device, state) for state in states]
 
     def __len__(self) -> int:
         return len(self.cpu)
@@ -127,16 +131,17 @@ class Streams(TorchFunctionMode):
         before = torch.get_rng_state()
         torch.set_rng_state(self.cpu[place].get_state())
         if self.cuda is not None:
-            before_cuda = torch.cuda.get_rng_state()
-            torch.cuda.set_rng_state(self.cuda[place].get_state())
+            device = self.cuda[place].device
+            before_cuda = torch.cuda.get_rng_state(device)
+            torch.cuda.set_rng_state(self.cuda[place].get_state(), device)
         try:
             yield
         finally:
             self.cpu[place].set_state(torch.get_rng_state())
             torch.set_rng_state(before)
             if self.cuda is not None:
-                self.cuda[place].set_state(torch.cuda.get_rng_state())
-                torch.cuda.set_rng_state(before_cuda)
+                self.cuda[place].set_state(torch.cuda.get_rng_state(device))
+                torch.cuda.set_rng_state(before_cuda, device)
 
     def __torch_function__(self, function, types, arguments=(), options=None):
         options = options or {}
@@ -244,7 +249,7 @@ def _name(function: Callable) -> str:
     return getattr(function, "__name__", repr(function))
 
 
-def _generator(device: str, state: Tensor) -> torch.Generator:
+def _generator(device: str | torch.device, state: Tensor) -> torch.Generator:
     generator = torch.Generator(device)
     generator.set_state(state)
     return generator
