@@ -10,8 +10,10 @@ from importlib.util import find_spec
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ...kernels.sparse import Structure, sparse_attention
+from ...kernels.sparse_operators import WORTH_A_SHAPE
 from ..cost import TRANSCENDENTAL, Cost
 from .base import Strategy
 from .reference import edge_bias, prepare_launches
@@ -22,6 +24,7 @@ KINDS = ("dot", "power", "additive", "additive_v2", "uniform")
 REDUCTION = {"additive": 0, "uniform": 100, "dot": 400, "additive_v2": 400, "power": 800}
 BACKWARD = {"additive": 1.5, "uniform": 1.8, "dot": 2.6, "additive_v2": 3.0, "power": 4.0}
 WIDEST = 4096  # features a head that a GPU program's registers hold
+WORTH_ROOM = 1 << 14
 MOST_EDGES = 1 << 28  # listing more than this many pairs is not what an edge list is for
 
 
@@ -77,18 +80,21 @@ class Sparse(Strategy):
             query, key, extra = _prepare_power(similarity, call.query, call.key, extra)
         else:
             query, key = similarity.prepare(call.query, call.key)
-        heads = lead.numel()
+        heads, value = lead.numel(), _nodes_first(call.value)
+        bias = _edges_first(edge_bias(call, graph), lead, 1)
+        plain = similarity.kind == "additive" and bias is None and not graph.attributes
+        room = _room(value, graph.edges) if plain else 0
         weight = getattr(similarity, "weight", None)
         out = sparse_attention(
             similarity.kind,
             _nodes_first(query),
             _nodes_first(key),
-            _nodes_first(call.value),
+            F.pad(value, (0, room)) if room else value,
             Structure(
                 graph.rowptr, graph.col, graph.edge, lambda: (graph.colptr, graph.row, graph.edge_transposed)
             ),
             a=None if weight is None else torch.atleast_2d(weight).expand(*lead, -1).reshape(heads, -1),
-            bias=_edges_first(edge_bias(call, graph), lead, 1),
+            bias=bias,
             weight=_edges_first(graph.weight, lead, 1),
             key=_edges_first(extra, lead, 2),
             value=_edges_first(graph.value, lead, 2),
@@ -98,7 +104,8 @@ class Sparse(Strategy):
             seed=call.seed,
             implied=not call.facts.graph,
         )
-        return out.transpose(0, 1).reshape(*lead, call.queries, -1)
+        out = out[..., : value.shape[-1]] if room else out
+        return out.transpose(0, 1).unflatten(0, lead)
 
 
 def _prepare_power(similarity, query: Tensor, key: Tensor, extra: Tensor | None):
@@ -109,6 +116,19 @@ def _prepare_power(similarity, query: Tensor, key: Tensor, extra: Tensor | None)
     padding = extra.new_zeros(extra.shape[:-1] + (int(similarity.constant != 0),))
     extra = torch.cat([extra, padding], -1) / size
     return similarity.prepare_query(query), similarity.append_root(key, sign=True) / size, extra
+
+
+def _room(value: Tensor, edges: int) -> int:
+    """How many zeros to put after each row. GAT has kernels of its own for rows of 8, 16, 32 and 64 numbers,
+    by which seven classes as eight take a quarter of the time. Tiny problems need not wait for a compiler,
+    and large ones get kernels for what they are.
+    """
+    _, heads, width = value.shape
+    if torch.compiler.is_compiling() or value.device.type != "cpu" or width > 64 or heads not in (1, 2, 4, 8):
+        return 0
+    if not WORTH_ROOM <= edges * heads * (1 + width) < WORTH_A_SHAPE:
+        return 0
+    return next(usual for usual in (8, 16, 32, 64) if usual >= width) - width
 
 
 def _nodes_first(x: Tensor) -> Tensor:
