@@ -245,6 +245,16 @@ def test_callbacks_and_store(seed):
     assert history.last["size"] == 8
 
 
+def test_the_loss_is_the_loss(seed):
+    """Whatever else the function calls by that name."""
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    history = train(
+        model, lambda m, b: (loss(m, b), {"loss": -7.0}), [data()], optimizer, epochs=1, progress=False
+    )
+    assert history.last["loss"] > 0
+
+
 def test_progress_is_shown_on_terminals_only(capsys, monkeypatch):
     model = nn.Linear(4, 3)
     options = {"epochs": 3, "evaluate": lambda m: {"val_loss": 0.25}}

@@ -38,9 +38,8 @@ class Step:
         self.precision, self.samples, self.group = precision, samples, group
         self.schedule = None if isinstance(schedule, ReduceLROnPlateau) else schedule
         self.parameters = [p for part in optimizer.param_groups for p in part["params"]]
-        self.look = (
-            self.parameters[0].device.type == "cpu"
-        )  # elsewhere, looking at a number means to wait for it
+        # Elsewhere, looking at a number means to wait for it.
+        self.look = self.parameters[0].device.type == "cpu"
 
     def __call__(self, window: list, place: str) -> tuple[float, Found]:
         counts = [self.samples(batch) for batch in window]
@@ -71,8 +70,8 @@ class Step:
         self.optimizer.zero_grad(set_to_none=True)
         scaler = self.precision.scaler
         means: dict[str, Any] = {}
-        for batch, share in zip(window, shares, strict=True):
-            with self._without_sending(batch is not window[-1]):
+        for place_in_step, (batch, share) in enumerate(zip(window, shares, strict=True), 1):
+            with self._without_sending(place_in_step < len(window)):
                 with self.precision():
                     value, found = parted(self.loss(self.model, batch))
                 if not value.requires_grad:
@@ -83,7 +82,8 @@ class Step:
                 if self.look and not math.isfinite(value.item()):
                     raise not_finite(value.item(), place, self.optimizer)
                 # Torch's wrappers take the mean over the processes; the shares add up to 1 over all of them.
-                part = value if share == 1 else value * (share * self.group.ranks)
+                factor = share * self.group.ranks
+                part = value if factor == 1 else value * factor
                 (part if scaler is None else scaler.scale(part)).backward()
             numbers = {"loss": value.detach(), **found}
             for name, number in numbers.items():
@@ -91,8 +91,9 @@ class Step:
                 number = number if share == 1 else number * share
                 means[name] = number if name not in means else means[name] + number
         if not self.group.alone:
-            joint = torch.stack([torch.as_tensor(number, dtype=torch.float32) for number in means.values()])
-            means = dict(zip(means, self.group.sum(joint.to(value.device)).unbind(), strict=True))
+            like: dict[str, Any] = {"dtype": torch.float32, "device": value.device}
+            joint = torch.stack([torch.as_tensor(number, **like) for number in means.values()])
+            means = dict(zip(means, self.group.sum(joint).unbind(), strict=True))
         return means["loss"], means
 
     def _apply(self, found: dict[str, Any]) -> None:
@@ -126,6 +127,7 @@ def parted(result: Any) -> tuple[Tensor, Found]:
             f"train: loss(model, batch) returned {shape}; it must be one number, the mean over the batch, "
             f"as a tensor, or that and a dictionary."
         )
+    found = {name: number for name, number in found.items() if name != "loss"}  # that is the loss itself
     return value if value.dim() == 0 else value.reshape(()), found
 
 

@@ -45,19 +45,8 @@ _PLAIN = [
 ]
 # Given a generator and nothing else that differs, they need not be told apart by the global one.
 _FACTORIES = {torch.rand, torch.randn, torch.randint, torch.randperm}
-_IN_PLACE = [
-    getattr(Tensor, name)
-    for name in (
-        "bernoulli_",
-        "uniform_",
-        "normal_",
-        "random_",
-        "exponential_",
-        "cauchy_",
-        "log_normal_",
-        "geometric_",
-    )
-]
+_FILLING = "bernoulli_ uniform_ normal_ random_ exponential_ cauchy_ log_normal_ geometric_"
+_IN_PLACE = [getattr(Tensor, name) for name in _FILLING.split()]
 # These draw in training only. Their signatures say when; a call that draws nothing is left to vmap.
 _DROPPING: dict[Callable, Callable[..., bool]] = {
     F.dropout: lambda input, p=0.5, training=True, inplace=False: training and p > 0,
@@ -70,9 +59,7 @@ _SOMETIMES: dict[Callable, Callable[..., bool]] = {
     F.alpha_dropout: lambda input, p=0.5, training=False, inplace=False: training and p > 0,
     F.feature_alpha_dropout: lambda input, p=0.5, training=False, inplace=False: training and p > 0,
     F.rrelu: lambda input, lower=0.125, upper=1 / 3, training=False, inplace=False: training,
-    F.scaled_dot_product_attention: lambda q, k, v, attn_mask=None, dropout_p=0.0, *rest, **more: (
-        dropout_p > 0
-    ),
+    F.scaled_dot_product_attention: lambda q, k, v, mask=None, dropout_p=0.0, *rest, **more: dropout_p > 0,
     F.multi_head_attention_forward: lambda *arguments, training=True, dropout_p=0.0, **more: (
         training and (arguments[10] if len(arguments) > 10 else dropout_p) > 0
     ),
