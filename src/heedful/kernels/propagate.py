@@ -97,7 +97,7 @@ def _propagate(
     x = x.contiguous()
     out = torch.empty(rows, *x.shape[1:], dtype=x.dtype)
     work = col.shape[0] * x.shape[1] * x.shape[2]
-    add_weighted_rows, add_rows = _loops(work, *x.shape[1:], weight is None)
+    add_weighted_rows, add_rows = _loops(work, x.shape[1], x.shape[2], weight is None)
     if weight is None:
         flat = (x.flatten(1).numpy(), out.flatten(1).numpy())
         over_rows(add_rows, rowptr.numpy(), col.numpy(), *flat, work=work)
