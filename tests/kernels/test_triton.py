@@ -11,8 +11,10 @@ from heedful import Additive, Graph, Polynomial, Softmax, Uniform, attend
 from heedful.graphs.structure import Structure as Slots
 from heedful.kernels import propagate as kernels
 from heedful.kernels import sparse_operators
+from heedful.kernels.gat_packed import apart, packed_attention
 from heedful.kernels.sparse import KINDS, Structure, sparse_attention, sparse_composite
 from heedful.kernels.sparse_operators import build_transpose
+from heedful.nn import GATConv
 
 pytest.importorskip("triton")
 EXTRAS = ("bias", "weight", "key", "value")
@@ -304,6 +306,59 @@ def test_propagate(seed, heads, features, weighted, device, hubs, monkeypatch):
         )
         assert low.dtype == torch.bfloat16
         assert (low.double() - exact).norm() <= 1e-2 * exact.norm()
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize(("heads", "dim"), [(2, 4), (3, 5)])
+def test_side_by_side(seed, heads, dim, dropout, device, hubs):
+    """[v | q | k] in one table gives what they give apart, to the second derivative, with a bias and without."""
+    structure = random_structure(device, 9, 9, 60)
+    shape = (9, heads * (dim + 2))
+    table = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)
+    seeds = torch.tensor([seed], device=device) if dropout else None
+    gradient = torch.randn(9, heads * dim, device=device).double()
+    for bias in (torch.randn(heads * dim, device=device).double().requires_grad_(), None):
+        inputs = [table] if bias is None else [table, bias]
+        results = []
+        for function in (packed_attention, apart):
+            if function is apart:
+                out = apart(table, heads, structure, bias, 0.2, dropout, seeds)
+            else:
+                out = packed_attention(table, heads, structure, bias=bias, dropout=dropout, seed=seeds)
+            first = torch.autograd.grad(out, inputs, gradient, retain_graph=True)
+            (again,) = torch.autograd.grad(out.square().sum(), [table], create_graph=True)
+            results.append([out, *first, *torch.autograd.grad(again.square().sum(), inputs)])
+        for x, y in zip(*results, strict=True):
+            assert torch.allclose(x, y, atol=1e-9 * y.abs().max().item())
+
+
+def test_side_by_side_in_half_precision(seed, device):
+    structure = random_structure(device, 9, 9, 60)
+    table = torch.randn(9, 2 * 10, device=device).bfloat16().requires_grad_()
+    bias, gradient = torch.randn(16, device=device).bfloat16(), torch.randn(9, 16, device=device)
+    out = packed_attention(table, 2, structure, bias=bias)
+    (actual,) = torch.autograd.grad(out, table, gradient.bfloat16())
+    exact = table.detach().double().requires_grad_()
+    expected = apart(exact, 2, structure, bias.double(), 0.2, 0.0, None)
+    (wanted,) = torch.autograd.grad(expected, exact, gradient.bfloat16().double())
+    assert (out.double() - expected).norm() <= 1e-2 * expected.norm()
+    assert (actual.double() - wanted).norm() <= 2e-2 * gradient.norm() * table.std().item()
+
+
+@pytest.mark.parametrize("options", [{}, {"concat": False}, {"shared": True, "bias": False}], ids=str)
+def test_a_layer_by_one_product(seed, options, device):
+    """GATConv packs on the GPU; its results are those of the layer that does not."""
+    ends = torch.randint(12, (2, 50), device=device)
+    graph = Graph.from_edges(*ends, nodes=12)
+    layer = GATConv(6, 4, 3, **options).to(device, torch.float64)
+    x = torch.randn(12, 6, device=device, dtype=torch.float64, requires_grad=True)
+    assert layer._packs(x, graph)
+    results = []
+    for packs in (True, False):
+        layer._packs = lambda x, graph, packs=packs: packs
+        out = layer(x, graph)
+        results.append([out, *torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])])
+    assert all(torch.allclose(a, b, atol=1e-9) for a, b in zip(*results, strict=True))
 
 
 def test_imported_only_when_needed():

@@ -82,7 +82,7 @@ def kept(keys, counter, THRESHOLD: tl.constexpr):
 @triton.jit(do_not_specialize=["rows", "edges"])
 def add_parts(
     rowptr, rows, edges, parts, out, rest,
-    WIDTH: tl.constexpr, REST: tl.constexpr, SPLIT: tl.constexpr,
+    WIDTH: tl.constexpr, REST: tl.constexpr, STEP: tl.constexpr, REST_STEP: tl.constexpr, SPLIT: tl.constexpr,
     TOGETHER: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """A hub's row of `out` (WIDTH numbers) and of `rest` (REST): the sum of its pieces, in their order."""
@@ -96,7 +96,7 @@ def add_parts(
             part = 2 * piece + ((piece == begin) & inside).to(tl.int32)
             at = part.to(tl.int64)[:, None] * (WIDTH + REST) + column[None, :]
             total += tl.sum(tl.load(parts + at, mask=(piece <= last)[:, None] & here[None, :], other=0), 0)
-        tl.store(out + row * WIDTH + column, total.to(out.dtype.element_ty), mask=column < WIDTH)
+        tl.store(out + row * STEP + column, total.to(out.dtype.element_ty), mask=column < WIDTH)
         if REST > 0:
-            at = row * REST + column - WIDTH
+            at = row * REST_STEP + column - WIDTH
             tl.store(rest + at, total.to(rest.dtype.element_ty), mask=here & (column >= WIDTH))

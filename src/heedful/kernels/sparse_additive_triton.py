@@ -3,6 +3,9 @@
 `sparse_additive.py` has the derivation (O⁺, P⁺, and the speakers' two sums). Here the maximum and the
 normaliser of a row are kept as one number, L = m + log z, so that p = exp(leaky(q + k) − L).
 
+q, k and v may lie side by side in one table (`gat_packed.py`), so the distance from node to node is given for
+each (Q_STEP, K_STEP, V_STEP). A bias b (H·D) is added to what is written; then D = ⟨g, out − b⟩.
+
 A tile is (heads, edges, features), in this order because Triton hands threads out to the features first,
 then to the first dimension: a warp reads whole rows of `value`, 16 bytes a thread, and sums over edges mostly
 inside threads. A head's number is looked up with `where(h < heads, h, 0)` even where no head is too many:
@@ -20,16 +23,17 @@ from .rows_triton import head_keys, hub_at, kept, slots_of
 @triton.jit
 def asked(
     others, first, slot, high, numbers, rows, h, lane, d,
-    H: tl.constexpr, D: tl.constexpr, PAD: tl.constexpr, WIDE: tl.constexpr, COLUMNS: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, PAD: tl.constexpr, WIDE: tl.constexpr, NUMBERS: tl.constexpr,
+    ROW: tl.constexpr,
 ):  # fmt: skip
-    """Where a tile's other ends have their numbers (COLUMNS·H a node) and features (H·D), and which exist."""
+    """Where a tile's other ends have their numbers and features (every NUMBERS, every ROW), and which exist."""
     there = (first + slot < high)[None, :]
     if WIDE:
         others = others.to(tl.int64)
     if PAD:
         there = there & (h < H)[:, None]
-    number = numbers + others[None, :] * (COLUMNS * H) + lane[:, None]
-    place = (others * (H * D))[None, :, None] + (h * D)[:, None, None] + d[None, None, :]
+    number = numbers + others[None, :] * NUMBERS + lane[:, None]
+    place = (others * ROW)[None, :, None] + (h * D)[:, None, None] + d[None, None, :]
     whole = there[:, :, None]
     if PAD:
         whole = whole & (d < D)[None, None, :]
@@ -66,11 +70,12 @@ def weighted(x, p, value, LANES: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows", "edges", "pieces", "columns", "each"])
 def forward(
-    rowptr, col, edge, q, k, v, seeds, out, lse, plus, mass, parts, rows, edges, pieces, columns, each,
+    rowptr, col, edge, q, k, v, bias, seeds, out, lse, plus, mass, parts, rows, edges, pieces, columns, each,
     H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr, BLOCKS: tl.constexpr,
     TILE: tl.constexpr, LANES: tl.constexpr, SPLIT: tl.constexpr, PAD: tl.constexpr,
     ACC: tl.constexpr, WIDE: tl.constexpr, SAVE: tl.constexpr, SLOPE: tl.constexpr, THRESHOLD: tl.constexpr,
-    SCALE: tl.constexpr, IMPLIED: tl.constexpr,
+    SCALE: tl.constexpr, IMPLIED: tl.constexpr, Q_STEP: tl.constexpr, K_STEP: tl.constexpr,
+    V_STEP: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0) // BLOCKS
     row, low, high, mine = slots_of(program, rowptr, rows, edges, pieces, SPLIT, WIDE)
@@ -81,10 +86,12 @@ def forward(
         keys = lane
         if THRESHOLD > 0:
             keys = head_keys(seeds, lane, each)
-        here = tl.load(q + row * H + lane).to(ACC)[:, None]
+        here = tl.load(q + row * Q_STEP + lane).to(ACC)[:, None]
         j = tl.load(col + low + slot, mask=low + slot < high, other=0)
         soon = tl.load(col + low + TILE + slot, mask=low + TILE + slot < high, other=0)
-        number, there, place, whole = asked(j, low, slot, high, k, v, h, lane, d, H, D, PAD, WIDE, 1)
+        number, there, place, whole = asked(
+            j, low, slot, high, k, v, h, lane, d, H, D, PAD, WIDE, K_STEP, V_STEP
+        )
         score, value = tl.load(number, mask=there, other=0), tl.load(place, mask=whole, other=0)
         # The first tile stands before the loop: most rows have no other, and it needs no rescaling.
         x = here + score.to(ACC)
@@ -99,7 +106,9 @@ def forward(
             # Whom the next tile asks is read before this one's answers are there.
             at = low + t
             j, soon = soon, tl.load(col + at + TILE + slot, mask=at + TILE + slot < high, other=0)
-            number, there, place, whole = asked(j, at, slot, high, k, v, h, lane, d, H, D, PAD, WIDE, 1)
+            number, there, place, whole = asked(
+                j, at, slot, high, k, v, h, lane, d, H, D, PAD, WIDE, K_STEP, V_STEP
+            )
             score, value = tl.load(number, mask=there, other=0), tl.load(place, mask=whole, other=0)
             x = here + score.to(ACC)
             score = tl.where(there, tl.where(x > 0, x, x * SLOPE), float("-inf"))
@@ -130,15 +139,15 @@ def forward(
                 tl.store(part + 2 * F + 2 * H + h, positive, mask=there)
         else:
             finish(
-                out, lse, plus, mass, row, h, place, there, inside,
-                sum_, sum_positive, top, total, positive, H, D, SAVE,
+                bias, out, lse, plus, mass, row, h, place, there, inside,
+                sum_, sum_positive, top, total, positive, H, D, SAVE, BIASED,
             )  # fmt: skip
 
 
 @triton.jit
 def finish(
-    out, lse, plus, mass, row, h, place, there, inside, sum_, sum_positive, top, total, positive,
-    H: tl.constexpr, D: tl.constexpr, SAVE: tl.constexpr,
+    bias, out, lse, plus, mass, row, h, place, there, inside, sum_, sum_positive, top, total, positive,
+    H: tl.constexpr, D: tl.constexpr, SAVE: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
     """Divide by the normaliser and write; a row that heard nobody gets 0, and L = ∞ makes its shares 0."""
     nobody = total == 0
@@ -148,8 +157,11 @@ def finish(
         tl.where(nobody, float("inf"), top + tl.log(tl.where(nobody, 1.0, total))),
         mask=there,
     )
+    mean = sum_ * share[:, None]
+    if BIASED:
+        mean += tl.load(bias + place, mask=inside, other=0).to(mean.dtype)
     place = row * (H * D) + place
-    tl.store(out + place, (sum_ * share[:, None]).to(out.dtype.element_ty), mask=inside)
+    tl.store(out + place, mean.to(out.dtype.element_ty), mask=inside)
     if SAVE:
         tl.store(plus + place, (sum_positive * share[:, None]).to(plus.dtype.element_ty), mask=inside)
         tl.store(mass + row * H + h, positive * share, mask=there)
@@ -157,9 +169,9 @@ def finish(
 
 @triton.jit(do_not_specialize=["rows", "edges"])
 def merge(
-    rowptr, rows, edges, parts, out, lse, plus, mass,
+    rowptr, rows, edges, parts, bias, out, lse, plus, mass,
     H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr, SPLIT: tl.constexpr,
-    TOGETHER: tl.constexpr, SAVE: tl.constexpr,
+    TOGETHER: tl.constexpr, SAVE: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
     """A hub's output from its pieces, each of which has a maximum of its own."""
     row, begin, last, within, mine = hub_at(tl.program_id(0), rowptr, rows, edges, SPLIT)
@@ -196,42 +208,54 @@ def merge(
                 more = tl.sum(factor * tl.load(wide + F, mask=ok, other=0), 1)
                 sum_positive = sum_positive * less[:, None] + more
         finish(
-            out, lse, plus, mass, row, h, place, there, inside,
-            sum_, sum_positive, top, total, positive, H, D, SAVE,
+            bias, out, lse, plus, mass, row, h, place, there, inside,
+            sum_, sum_positive, top, total, positive, H, D, SAVE, BIASED,
         )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["count"])
 def listeners(
-    gradient, out, plus, mass, q, lse, table, dq, count,
+    gradient, out, plus, mass, q, bias, lse, table, normalisers, dq, count,
     H: tl.constexpr, D: tl.constexpr, FEATURES: tl.constexpr, TILE: tl.constexpr, ACC: tl.constexpr,
-    WIDE: tl.constexpr, SLOPE: tl.constexpr,
+    WIDE: tl.constexpr, SLOPE: tl.constexpr, HALF: tl.constexpr, Q_STEP: tl.constexpr, DQ_STEP: tl.constexpr,
+    BIASED: tl.constexpr,
 ):  # fmt: skip
-    """dq, and (q, L, D) a listener side by side in `table`: what the speakers' pass gathers."""
+    """dq, and in `table` what the speakers' pass gathers of a listener, side by side.
+
+    (q, D, L); in half precision (L, q, D), where L takes two places and is read and written in `normalisers`,
+    the same memory as float32.
+    """
     n, d = tl.program_id(0) * TILE + tl.arange(0, TILE), tl.arange(0, FEATURES)
     if WIDE:
         n = n.to(tl.int64)
     there = n < count
     place, inside = n[:, None] * D + d[None, :], there[:, None] & (d < D)[None, :]
     g = tl.load(gradient + place, mask=inside, other=0).to(ACC)
-    dot = tl.sum(g * tl.load(out + place, mask=inside, other=0).to(ACC), 1)
+    said = tl.load(out + place, mask=inside, other=0).to(ACC)
+    if BIASED:
+        said -= tl.load(bias + (n % H * D)[:, None] + d[None, :], mask=inside, other=0).to(ACC)
+    dot = tl.sum(g * said, 1)
     dot_positive = tl.sum(g * tl.load(plus + place, mask=inside, other=0).to(ACC), 1)
     positive = tl.load(mass + n, mask=there, other=0)
     change = (1 - SLOPE) * (dot_positive - dot * positive)
-    tl.store(dq + n, change.to(dq.dtype.element_ty), mask=there)
-    at = table + n // H * (3 * H) + n % H
-    tl.store(at, tl.load(q + n, mask=there, other=0).to(ACC), mask=there)
-    tl.store(at + H, tl.load(lse + n, mask=there, other=0), mask=there)
-    tl.store(at + 2 * H, dot, mask=there)
+    i, h = n // H, n % H
+    tl.store(dq + i * DQ_STEP + h, change.to(dq.dtype.element_ty), mask=there)
+    at = table + i * ((3 + HALF) * H) + 2 * HALF * H + h
+    tl.store(at, tl.load(q + i * Q_STEP + h, mask=there, other=0).to(table.dtype.element_ty), mask=there)
+    tl.store(at + H, dot.to(table.dtype.element_ty), mask=there)
+    at = normalisers + i * ((3 - HALF) * H) + 2 * (1 - HALF) * H + h
+    tl.store(at, tl.load(lse + n, mask=there, other=0), mask=there)
 
 
 @triton.jit(do_not_specialize=["rows", "edges", "pieces", "columns", "each"])
 def speakers(
-    colptr, row, edge, table, gradient, k, v, seeds, dk, dv, parts, rows, edges, pieces, columns, each,
+    colptr, row, edge, table, normalisers, gradient, k, v, seeds, dk, dv, parts,
+    rows, edges, pieces, columns, each,
     H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr, BLOCKS: tl.constexpr,
     TILE: tl.constexpr, SPLIT: tl.constexpr, PAD: tl.constexpr, ACC: tl.constexpr, WIDE: tl.constexpr,
     SLOPE: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, IMPLIED: tl.constexpr,
-    LANES: tl.constexpr,
+    LANES: tl.constexpr, HALF: tl.constexpr, K_STEP: tl.constexpr, V_STEP: tl.constexpr,
+    DK_STEP: tl.constexpr, DV_STEP: tl.constexpr,
 ):  # fmt: skip
     """dv_j = Σ_i p g_i, and dk_j from the same sum, its positive part and the two of p D_i."""
     program = tl.program_id(0) // BLOCKS
@@ -243,7 +267,7 @@ def speakers(
         keys = lane
         if THRESHOLD > 0:
             keys = head_keys(seeds, lane, each)
-        here = tl.load(k + j * H + lane).to(ACC)
+        here = tl.load(k + j * K_STEP + lane).to(ACC)
         b = tl.zeros((HEADS, TILE), ACC)
         b_positive = tl.zeros((HEADS, TILE), ACC)
         a = tl.zeros((HEADS, LANES, FEATURES), ACC)
@@ -254,12 +278,15 @@ def speakers(
             at = low + t
             i, soon = soon, tl.load(row + at + TILE + slot, mask=at + TILE + slot < high, other=0)
             number, there, place, whole = asked(
-                i, at, slot, high, table, gradient, h, lane, d, H, D, PAD, WIDE, 3
+                i, at, slot, high, table, gradient, h, lane, d, H, D, PAD, WIDE, (3 + HALF) * H, H * D
             )
-            x = tl.load(number, mask=there, other=0)
-            lse = tl.load(number + H, mask=there, other=float("inf"))
-            dot = tl.load(number + 2 * H, mask=there, other=0)
+            x = tl.load(number + 2 * HALF * H, mask=there, other=0).to(ACC)
+            dot = tl.load(number + 2 * HALF * H + H, mask=there, other=0).to(ACC)
             g = tl.load(place, mask=whole, other=0)
+            if WIDE:
+                i = i.to(tl.int64)
+            number = normalisers + i[None, :] * ((3 - HALF) * H) + lane[:, None]
+            lse = tl.load(number + 2 * (1 - HALF) * H, mask=there, other=float("inf"))
             x += here[:, None]
             p = tl.exp(tl.where(x > 0, x, x * SLOPE) - lse)
             dot *= p
@@ -274,7 +301,7 @@ def speakers(
         there = h < H
         place = (h * D)[:, None] + d[None, :]
         inside = there[:, None] & (d < D)[None, :]
-        value = tl.load(v + j * (H * D) + place, mask=inside, other=0).to(ACC)
+        value = tl.load(v + j * V_STEP + place, mask=inside, other=0).to(ACC)
         flat = tl.sum(a * value, 1) - tl.sum(b, 1)
         steep = tl.sum(a_positive * value, 1) - tl.sum(b_positive, 1)
         change = SLOPE * flat + (1 - SLOPE) * steep
@@ -283,5 +310,5 @@ def speakers(
             tl.store(part + place, a, mask=inside)
             tl.store(part + H * D + h, change, mask=there)
         else:
-            tl.store(dv + j * (H * D) + place, a.to(dv.dtype.element_ty), mask=inside)
-            tl.store(dk + j * H + h, change.to(dk.dtype.element_ty), mask=there)
+            tl.store(dv + j * DV_STEP + place, a.to(dv.dtype.element_ty), mask=inside)
+            tl.store(dk + j * DK_STEP + h, change.to(dk.dtype.element_ty), mask=there)

@@ -281,7 +281,7 @@ def listeners(
     g = tl.load(gradient + place, mask=inside, other=0).to(ACC)
     dot = tl.sum(g * tl.load(out + place, mask=inside, other=0).to(ACC), 1)
     total = tl.load(z + n, mask=there, other=0)
-    at = table + n // H * (3 * H) + n % H
+    at = table + n // H * (4 * H) + n % H
     tl.store(at, tl.load(m + n, mask=there, other=0), mask=there)
     tl.store(at + H, tl.where(total == 0, float("inf"), total), mask=there)
     tl.store(at + 2 * H, dot, mask=there)
@@ -316,7 +316,7 @@ def row_gradients(
         if KIND == "additive_v2":
             factors = vector(a, 0, h, c, H, C, ACC)
         g = vector(gradient, row, h, d, H, D, ACC)
-        numbers = table + row * (3 * H) + lane
+        numbers = table + row * (4 * H) + lane
         top, total, dot = tl.load(numbers), tl.load(numbers + H), tl.load(numbers + 2 * H)
         sum_q = tl.zeros((HEADS, KEY_LANES, KEYS), ACC)
         sum_a = tl.zeros((HEADS, KEY_LANES, KEYS), ACC)
@@ -423,7 +423,7 @@ def column_gradients(
             compared, _, given, base, logit = scores(
                 x, y, factors, e, bias, weight, h, ok, KIND, H, SLOPE, DEGREE, BIAS, WEIGHT, ACC
             )
-            numbers = table + i[None, :] * (3 * H) + lane[:, None]
+            numbers = table + i[None, :] * (4 * H) + lane[:, None]
             top = tl.load(numbers, mask=ok[None, :], other=0)
             total = tl.load(numbers + H, mask=ok[None, :], other=1)
             share = tl.exp(logit - top) / total

@@ -8,6 +8,7 @@ problem is cut into follows from its shape alone, so a result is the same bits e
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -36,13 +37,14 @@ class Shape(NamedTuple):
     warps: int
 
 
-def shape_of(heads: int, keys: int, features: int, item: int) -> Shape:
-    """Up to 256 features a program, eight edges at once."""
+@cache
+def shape_of(heads: int, keys: int, features: int, item: int, most: int = 8) -> Shape:
+    """Up to 256 features a program, eight edges at once, or `most`."""
     keys, features = (triton.next_power_of_2(max(n, 1)) for n in (keys, features))
     width = max(features, keys)
     together = min(triton.next_power_of_2(heads), max(1, 256 // width))
     side = lanes(together * features, item)
-    tile = max(8, side)
+    tile = max(most, side)
     key_side, warps = min(tile, lanes(together * keys, item)), min(8, max(1, together * width // 256))
     return Shape(together, keys, features, triton.cdiv(heads, together), tile, key_side, side, warps)
 
@@ -52,6 +54,7 @@ def lanes(row: int, item: int) -> int:
     return min(32, max(1, 512 // (row * item)))
 
 
+@cache
 def split_of(edges: int) -> int:
     """Rows with more edges than this are cut up: enough that few are, few enough that none is waited for."""
     return min(1024, max(256, triton.next_power_of_2(edges >> 14)))
@@ -105,15 +108,16 @@ class Launch:
     def counts(self) -> tuple[int, int, int]:
         return self.rows, self.edges, 2 * self.chunks
 
-    def add_parts(self, parts: Tensor, out: Tensor, width: int, rest: Tensor, rest_width: int) -> None:
-        """The linear way to merge hubs."""
+    def add_parts(self, parts: Tensor, out: Tensor, width: int, rest: Tensor, rest_width: int, steps=None):
+        """The linear way to merge hubs; `steps` from row to row of `out` and `rest`, if not their widths."""
         if not self.chunks or not width + rest_width:
             return
+        steps = steps or (width, rest_width)
         columns = min(128, triton.next_power_of_2(width + rest_width))
         grid = (self.chunks, triton.cdiv(width + rest_width, columns))
         add_parts[grid](
             self.index[0], self.rows, self.edges, parts, out, rest,
-            WIDTH=width, REST=rest_width, SPLIT=self.split, TOGETHER=16, COLUMNS=columns, num_warps=4,
+            WIDTH=width, REST=rest_width, STEP=steps[0], REST_STEP=steps[1], SPLIT=self.split, TOGETHER=16, COLUMNS=columns, num_warps=4,
         )  # fmt: skip
 
 
@@ -145,24 +149,9 @@ def forward(
     with on(v.device):
         launch = Launch(v, rowptr, col, edge, out, q, k, key, value)
         if _plain(kind, bias, weight, key, value):
-            shape = shape_of(H, 1, D, v.element_size())
-            parts = launch.parts(2 * H * D + 3 * H)
-            sizes = {
-                "H": H, "D": D, "HEADS": shape.heads, "FEATURES": shape.features, "SPLIT": launch.split,
-                "SAVE": plus.numel() > 0,
-            }  # fmt: skip
-            additive.forward[launch.programs(shape.blocks)](
-                *launch.index, q, k, v, seeds, out, z, plus, mass, parts, *launch.counts, M, each,
-                **sizes, BLOCKS=shape.blocks, TILE=shape.tile, LANES=shape.lanes,
-                PAD=_padded(shape, H, D), SLOPE=slope, **dropping, **launch.common, num_warps=shape.warps,
-            )  # fmt: skip
-            if launch.chunks:
-                additive.merge[(launch.chunks, shape.blocks)](
-                    launch.index[0], launch.rows, launch.edges, parts, out, z, plus, mass,
-                    **sizes, TOGETHER=shape.tile, num_warps=shape.warps,
-                )  # fmt: skip
+            plain_forward(launch, q, k, v, None, (seeds, each, dropping), slope, (out, z, plus, mass), (H, D))
             return
-        shape = shape_of(H, C, D, v.element_size())
+        shape = shape_of(H, C, D, v.element_size(), 8 if H * max(C, D) <= 128 else 4)
         parts = launch.parts(H * D + 2 * H)
         operands = (q, k, v, a, bias, weight, key, value)
         arguments, options = _general(kind, operands, slope, degree, seeds, shape, launch, dropping)
@@ -198,14 +187,67 @@ def backward(
         )
 
 
+def plain_forward(launch, q, k, v, bias, dropping, slope, outputs, sizes) -> None:
+    """GAT over rows of q, k and v that may be apart: the way from node to node is their first stride."""
+    (H, D), (seeds, each, options) = sizes, dropping
+    out, lse, plus, mass = outputs
+    shape = shape_of(H, 1, D, v.element_size())
+    parts = launch.parts(2 * H * D + 3 * H)
+    common = {
+        "H": H, "D": D, "HEADS": shape.heads, "FEATURES": shape.features, "SPLIT": launch.split,
+        "SAVE": plus.numel() > 0, "BIASED": bias is not None, "num_warps": shape.warps,
+    }  # fmt: skip
+    additive.forward[launch.programs(shape.blocks)](
+        *launch.index, q, k, v, bias, seeds, out, lse, plus, mass, parts, *launch.counts, len(v), each,
+        BLOCKS=shape.blocks, TILE=shape.tile, LANES=shape.lanes, PAD=_padded(shape, H, D), SLOPE=slope,
+        Q_STEP=q.stride(0), K_STEP=k.stride(0), V_STEP=v.stride(0), **options, **launch.common, **common,
+    )  # fmt: skip
+    if launch.chunks:
+        additive.merge[(launch.chunks, shape.blocks)](
+            launch.index[0], launch.rows, launch.edges, parts, bias, out, lse, plus, mass,
+            **common, TOGETHER=shape.tile,
+        )  # fmt: skip
+
+
+def plain_listeners(launch, gradient, q, bias, outputs, dq, slope, sizes) -> Tensor:
+    """dq, and the table of what speakers ask of their listeners."""
+    (H, D), N = sizes, launch.rows
+    out, lse, plus, mass = outputs
+    half = out.dtype != launch.sum
+    table = gradient.new_empty((3 + half) * N * H, dtype=out.dtype)
+    grid, once = _once(launch, N, H, D)
+    additive.listeners[grid](
+        gradient, out, plus, mass, q, bias, lse, table, _wide(table, launch.sum), dq, N * H,
+        SLOPE=slope, HALF=int(half), Q_STEP=q.stride(0), DQ_STEP=dq.stride(0), BIASED=bias is not None, **once,
+    )  # fmt: skip
+    return table
+
+
+def plain_speakers(launch, gradient, table, k, v, dk, dv, dropping, slope, sizes) -> None:
+    (H, D), (seeds, each, options) = sizes, dropping
+    shape = shape_of(H, 1, D, v.element_size())
+    parts = launch.parts(H * D + H)
+    additive.speakers[launch.programs(shape.blocks)](
+        *launch.index, table, _wide(table, launch.sum), gradient, k, v, seeds, dk, dv, parts,
+        *launch.counts, launch.rows, each,
+        H=H, D=D, HEADS=shape.heads, FEATURES=shape.features, BLOCKS=shape.blocks,
+        TILE=shape.tile, LANES=shape.lanes, SPLIT=launch.split, PAD=_padded(shape, H, D), SLOPE=slope,
+        HALF=int(table.dtype != launch.sum), K_STEP=k.stride(0), V_STEP=v.stride(0),
+        DK_STEP=dk.stride(0), DV_STEP=dv.stride(0), **options, **launch.common, num_warps=shape.warps,
+    )  # fmt: skip
+    launch.add_parts(parts, dv, H * D, dk, H, (dv.stride(0), dk.stride(0)))
+
+
+def _wide(table: Tensor, dtype: torch.dtype) -> Tensor:
+    return table if table.dtype == dtype else table.view(dtype)
+
+
 def _plain_backward(gradient, q, k, v, structure, by_speaker, slope, dropping, outputs, needs, operands):
-    (M, H, D), N = v.shape, len(q)
+    sizes = v.shape[1:]
     out, _, lse, plus, mass = outputs
     launch = Launch(v, *structure, out)
-    table = v.new_empty((N, 3, H), dtype=launch.sum)
     dq = torch.empty_like(q)
-    grid, once = _once(launch, N, H, D)
-    additive.listeners[grid](gradient, out, plus, mass, q, lse, table, dq, N * H, SLOPE=slope, **once)
+    table = plain_listeners(launch, gradient, q, None, (out, lse, plus, mass), dq, slope, sizes)
     # Where nobody else holds them, their memory is there for dv.
     del out, lse, plus, mass
     outputs.clear()
@@ -214,17 +256,8 @@ def _plain_backward(gradient, q, k, v, structure, by_speaker, slope, dropping, o
         grads[0] = dq
     if needs[1] or needs[2]:
         launch = Launch(v, *by_speaker(), gradient)
-        shape = shape_of(H, 1, D, v.element_size())
         dk, dv = (d if d.numel() else torch.empty_like(t) for d, t in zip(grads[1:3], (k, v), strict=True))
-        parts = launch.parts(H * D + H)
-        seeds, each, options = dropping
-        additive.speakers[launch.programs(shape.blocks)](
-            *launch.index, table, gradient, k, v, seeds, dk, dv, parts, *launch.counts, M, each,
-            H=H, D=D, HEADS=shape.heads, FEATURES=shape.features, BLOCKS=shape.blocks,
-            TILE=shape.tile, LANES=shape.lanes, SPLIT=launch.split, PAD=_padded(shape, H, D), SLOPE=slope,
-            **options, **launch.common, num_warps=shape.warps,
-        )  # fmt: skip
-        launch.add_parts(parts, dv, H * D, dk, H)
+        plain_speakers(launch, gradient, table, k, v, dk, dv, dropping, slope, sizes)
     return tuple(grads)
 
 
@@ -241,10 +274,10 @@ def _general_backward(
         dq.zero_()
         dk.zero_()
     launch = Launch(v, *structure, out, q, k, key, value)
-    table = v.new_empty((N, 3, H), dtype=launch.sum)
+    table = v.new_empty((N, 4, H), dtype=launch.sum)
     grid, once = _once(launch, N, H, D)
     general.listeners[grid](gradient, out, m, z, table, N * H, **once)
-    shape = shape_of(H, C, D, v.element_size())
+    shape = shape_of(H, C, D, v.element_size(), 4)
     seeds, each, dropping = dropping
     need_q, need_k, need_v, need_a = needs[0] and compares, needs[1] and compares, needs[2], needs[3]
     if need_q or any(needs[3:]):

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from ...attention import Additive, attend
 from ...attention.neighbors import Neighbors
 from ...graphs import Graph
+from ...kernels.gat_packed import packed_attention, packs
+from ...kernels.sparse import Structure
 from ..checks import check_count, check_share
 from .features import product
 from .heads import merge, options, scores, split
@@ -86,8 +88,10 @@ class GATConv(nn.Module):
 
         In place of a graph, `graph` may be neighbors such as `Everyone()`.
         """
-        listener, speaker, z, graph = self._parts(x, graph, edge_features)
         dropout = self.dropout if self.training else 0.0
+        if edge_features is None and self._packs(x, graph):
+            return self._packed(x, graph, dropout)
+        listener, speaker, z, graph = self._parts(x, graph, edge_features)
         out = attend(listener, speaker, z, similarity=self.similarity, neighbors=graph, dropout=dropout)
         out = merge(out, self.concat)
         return out if self.bias is None else out + self.bias
@@ -115,6 +119,37 @@ class GATConv(nn.Module):
             key = along_loops(self._edge_scores(edge_features), graph, looped)  # (..., edges, heads)
             looped = looped.with_edges(key=key.transpose(-1, -2).unsqueeze(-1))
         return listener, speaker, split(z, self.heads), looped
+
+    def _packs(self, x, graph) -> bool:
+        """Whether q, k and v can lie side by side: one plain table for all, an eager call on the GPU."""
+        if self.weight_listeners is not None or self.edge_features or not packs(self.weight):
+            return False
+        plain = isinstance(graph, Graph) and graph.square and not graph.attributes
+        alike = not isinstance(x, Tensor) or (x.dim() == 2 and x.dtype == self.weight.dtype)
+        return plain and isinstance(x, (Tensor, Graph)) and alike and not torch.is_autocast_enabled("cuda")
+
+    def _packed(self, x: Inputs, graph: Graph, dropout: float) -> Tensor:
+        """l·W x = (W l)·x: one product with [W | W l | W s] gives all that the kernels ask for."""
+        (x, _), looped = ends("GATConv", x, graph, self.inputs), graph
+        if self.self_loops:
+            looped = listening_to_self("GATConv", x, graph)
+        vectors = torch.stack((self.listener, self.speaker)).expand(2, self.heads, self.dim)
+        scores = (self.weight.view(-1, 1, self.heads, self.dim) * vectors).sum(-1)  # (inputs, 2, heads)
+        weight = torch.cat((self.weight, scores.flatten(1)), 1)
+        table = x @ weight if isinstance(x, Tensor) else product(x, weight)
+        seed = torch.randint(torch.iinfo(torch.int64).max, (1,), device=table.device) if dropout else None
+        structure = Structure(
+            looped.rowptr, looped.col, looped.edge,
+            lambda: (looped.colptr, looped.row, looped.edge_transposed),
+        )  # fmt: skip
+        out = packed_attention(
+            table, self.heads, structure, bias=self.bias if self.concat else None,
+            slope=self.similarity.slope, dropout=dropout, seed=seed,
+        )  # fmt: skip
+        if self.concat:
+            return out
+        out = out.unflatten(1, (self.heads, self.dim)).mean(1)
+        return out if self.bias is None else out + self.bias
 
     def _edge_scores(self, features: Tensor) -> Tensor:
         """a·(U e) = (Uᵀ a)·e, so that U e need not be formed for every edge: (..., edges, heads)."""

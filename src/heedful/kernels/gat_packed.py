@@ -1,0 +1,124 @@
+"""GAT over one table with a row [v | q | k] a node: what a layer's single product makes, on the GPU.
+
+    out_i = Σ_j p_ij v_j + b,      p_ij = softmax_j leaky(q_i + k_j)
+
+The same kernels as `sparse_attention("additive", …)`. Given side by side, q, k and v are made by one matrix
+product and their gradients are written side by side for its backward pass: nothing is copied, cut or added up
+in between, and b costs no pass of its own. For plain eager calls; others (vmap, forward mode, compile, second
+derivatives) take q, k and v apart.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from . import sparse_operators
+from .sparse import Structure, sparse_attention
+
+
+def packs(table: Tensor) -> bool:
+    """Whether the call may go this way: on the GPU, and nobody traces, counts, fakes or transforms."""
+    if not sparse_operators.on_gpu(table.device) or forward_ad._current_level >= 0:
+        return False
+    return sparse_operators.unobserved(table.detach() if isinstance(table, torch.nn.Parameter) else table)
+
+
+def packed_attention(
+    table: Tensor,
+    heads: int,
+    structure: Structure,
+    *,
+    bias: Tensor | None = None,
+    slope: float = 0.2,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+) -> Tensor:
+    """(nodes, heads · dim) from a table (nodes, heads · (dim + 2)), a row holding v, then q, then k."""
+    if dropout and seed is None:
+        raise ValueError("packed_attention(): dropout needs a seed, a tensor of one int64.")
+    return _Packed.apply(
+        table, bias, heads, structure, float(slope), float(dropout), seed if dropout else None,
+        torch.is_grad_enabled() and (table.requires_grad or (bias is not None and bias.requires_grad)),
+    )  # fmt: skip
+
+
+def parted(table: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(q, k, v) as they lie in the table, (nodes, heads, 1 or dim)."""
+    width = table.shape[1] - 2 * heads
+    v, q, k = table.split((width, heads, heads), 1)
+    return q.unsqueeze(-1), k.unsqueeze(-1), v.unflatten(1, (heads, -1))
+
+
+def apart(table, heads, structure, bias, slope, dropout, seed) -> Tensor:
+    """The same by `sparse_attention`: any derivative of any order."""
+    q, k, v = parted(table, heads)
+    out = sparse_attention("additive", q, k, v, structure, slope=slope, dropout=dropout, seed=seed).flatten(1)
+    return out if bias is None else out + bias
+
+
+class _Packed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, table, bias, heads, structure, slope, dropout, seed, save):
+        from . import sparse_triton as triton
+
+        table = table.contiguous()
+        q, k, v = parted(table, heads)
+        nodes, dim = table.shape[0], v.shape[2]
+        wide = torch.promote_types(table.dtype, torch.float32)
+        out, lse = table.new_empty(nodes, heads * dim), table.new_empty(nodes, heads, dtype=wide)
+        plus = table.new_empty(nodes if save else 0, heads * dim)
+        mass = table.new_empty(nodes if save else 0, heads, dtype=wide)
+        if nodes and dim:
+            with triton.on(table.device):
+                launch = triton.Launch(table, *structure[:3], out)
+                dropping = triton._dropping(dropout, seed, heads, False)
+                triton.plain_forward(
+                    launch, q, k, v, bias, dropping, slope, (out, lse, plus, mass), (heads, dim)
+                )
+        ctx.settings = heads, structure, slope, dropout
+        ctx.save_for_backward(table, bias, seed, out, lse, plus, mass)
+        ctx.set_materialize_grads(False)
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if gradient is None:
+            return (None,) * 8
+        table, bias, seed, *outputs = ctx.saved_tensors
+        heads, structure, slope, dropout = ctx.settings
+        needs = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # this will be differentiated again
+            out = apart(table, heads, structure, bias, slope, dropout, seed)
+            wanted = [t for t, needed in zip((table, bias), needs, strict=False) if needed]
+            found = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True))
+            return *(next(found) if needed else None for needed in needs[:2]), *(None,) * 6
+        ctx.maybe_clear_saved_tensors()
+        gradient = gradient.contiguous()
+        d_bias = gradient.sum(0) if needs[1] else None
+        d_table = _gradient(table, bias, seed, outputs, gradient, *ctx.settings) if needs[0] else None
+        return d_table, d_bias, *(None,) * 6
+
+
+def _gradient(table, bias, seed, outputs, gradient, heads, structure, slope, dropout):
+    from . import sparse_triton as triton
+
+    q, k, v = parted(table, heads)
+    sizes = heads, v.shape[2]
+    if not (len(structure.col) and v.numel()):
+        return torch.zeros_like(table)
+    with triton.on(table.device):
+        dropping = triton._dropping(dropout, seed, heads, False)
+        launch = triton.Launch(table, *structure[:3], gradient)
+        # Written into the gradient where it will stand, once the outputs it is made from are gone.
+        dq = table.new_empty(len(table), heads)
+        asked = triton.plain_listeners(launch, gradient, q, bias, outputs, dq, slope, sizes)
+        outputs.clear()
+        d_table = torch.empty_like(table)
+        dq_place, dk, dv = parted(d_table, heads)
+        dq_place.squeeze(-1).copy_(dq)
+        transposed = structure.colptr() if callable(structure.colptr) else structure[3:]
+        launch = triton.Launch(table, *transposed, gradient)
+        triton.plain_speakers(launch, gradient, asked, k, v, dk, dv, dropping, slope, sizes)
+    return d_table
