@@ -311,7 +311,7 @@ def test_propagate(seed, heads, features, weighted, device, hubs, monkeypatch):
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize(("heads", "dim"), [(2, 4), (3, 5)])
 def test_side_by_side(seed, heads, dim, dropout, device, hubs):
-    """[v | q | k] in one table gives what they give apart, to the second derivative, with a bias and without."""
+    """[v | q | k] in one table gives what they give apart, to the second derivative."""
     structure = random_structure(device, 9, 9, 60)
     shape = (9, heads * (dim + 2))
     table = torch.randn(shape, dtype=torch.float64, device=device, requires_grad=True)

@@ -112,3 +112,58 @@ def test_stacked_is_the_loop(seed):
     for a, b in zip(loop, stacked, strict=True):
         assert a.history.column("loss", "steps") == pytest.approx(b.history.column("loss", "steps"), rel=1e-4)
         assert a.history.column("val_loss") == pytest.approx(b.history.column("val_loss"), rel=1e-4)
+
+
+def run(capture, seed, *, epochs=8, size=16, stop=None, model=None, **options):
+    torch.manual_seed(seed)
+    model = model or net()
+    history = train(
+        model,
+        loss,
+        Batches(*rows(), size=size, seed=seed) if size else [rows()],
+        torch.optim.Adam(model.parameters(), lr=0.02, fused=True),
+        epochs=epochs,
+        evaluate=evaluate,
+        progress=False,
+        capture=capture,
+        **options,
+    )
+    return history, torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+@pytest.mark.parametrize("size", [16, 7, None])  # 7 leaves a smaller last batch, None is the full batch
+def test_captured_is_as_usual(size, seed):
+    """The same numbers, dropout and all, for batches that change and for one that stays."""
+    (usual, weights), (recorded, others) = (
+        run(capture, seed, size=size, clip=1.0) for capture in (False, True)
+    )
+    assert recorded.column("loss", "steps") == pytest.approx(usual.column("loss", "steps"), rel=1e-3)
+    assert recorded.column("val_loss") == pytest.approx(usual.column("val_loss"), rel=1e-3)
+    assert (weights - others).norm() <= 1e-3 * weights.norm()
+
+
+def test_a_step_that_waits_is_taken_as_usual(seed):
+    def waits(model, batch):
+        value = loss(model, batch)
+        return value * (1 if value.item() < 1e9 else 0)
+
+    model = net()
+    with pytest.warns(UserWarning, match="cannot be recorded"):
+        history = train(
+            model, waits, [rows()], torch.optim.SGD(model.parameters(), lr=0.1), epochs=9, progress=False,
+            capture=True,
+        )  # fmt: skip
+    assert len(history.steps) == 9 and history.steps[-1]["loss"] < history.steps[0]["loss"]
+
+
+def test_captured_follows_the_rate(seed):
+    """A rate changed by a callback is not the recorded one."""
+
+    def slower(now):
+        if now.row is None and now.step == 8:
+            now.optimizer.param_groups[0]["lr"] = 0.001
+
+    usual, recorded = (
+        run(capture, seed, size=None, epochs=16, callbacks=[slower]) for capture in (False, True)
+    )
+    assert (usual[1] - recorded[1]).norm() <= 1e-3 * usual[1].norm()

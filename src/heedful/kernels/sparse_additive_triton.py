@@ -26,7 +26,7 @@ def asked(
     H: tl.constexpr, D: tl.constexpr, PAD: tl.constexpr, WIDE: tl.constexpr, NUMBERS: tl.constexpr,
     ROW: tl.constexpr,
 ):  # fmt: skip
-    """Where a tile's other ends have their numbers and features (every NUMBERS, every ROW), and which exist."""
+    """Where a tile's other ends have their numbers and features, NUMBERS and ROW a node; which exist."""
     there = (first + slot < high)[None, :]
     if WIDE:
         others = others.to(tl.int64)

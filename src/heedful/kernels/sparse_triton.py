@@ -117,7 +117,8 @@ class Launch:
         grid = (self.chunks, triton.cdiv(width + rest_width, columns))
         add_parts[grid](
             self.index[0], self.rows, self.edges, parts, out, rest,
-            WIDTH=width, REST=rest_width, STEP=steps[0], REST_STEP=steps[1], SPLIT=self.split, TOGETHER=16, COLUMNS=columns, num_warps=4,
+            WIDTH=width, REST=rest_width, STEP=steps[0], REST_STEP=steps[1], SPLIT=self.split,
+            TOGETHER=16, COLUMNS=columns, num_warps=4,
         )  # fmt: skip
 
 
@@ -218,7 +219,8 @@ def plain_listeners(launch, gradient, q, bias, outputs, dq, slope, sizes) -> Ten
     grid, once = _once(launch, N, H, D)
     additive.listeners[grid](
         gradient, out, plus, mass, q, bias, lse, table, _wide(table, launch.sum), dq, N * H,
-        SLOPE=slope, HALF=int(half), Q_STEP=q.stride(0), DQ_STEP=dq.stride(0), BIASED=bias is not None, **once,
+        SLOPE=slope, HALF=int(half), Q_STEP=q.stride(0), DQ_STEP=dq.stride(0),
+        BIASED=bias is not None, **once,
     )  # fmt: skip
     return table
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from .batches import Batches, Windows
+from .captured import captured
 from .checkpoint import Checkpoint
 from .distribution import distributed, rank, ranks
 from .experiment import Experiment, Outcome
@@ -25,6 +26,7 @@ __all__ = [
     "Patience",
     "Training",
     "Windows",
+    "captured",
     "distributed",
     "rank",
     "ranks",

@@ -31,7 +31,7 @@ class Experiment:
         loss: as for `train`.
         batches: the same for all seeds, or a function that makes them from the seed.
         optimizer: makes an optimizer from a model.
-        epochs, steps, accumulate, clip, precision, evaluate, every, stop, samples: as for `train`.
+        epochs, steps, accumulate, clip, precision, evaluate, every, stop, samples, capture: as for `train`.
         schedule: makes a scheduler from an optimizer.
         test: measured once, in eval mode without gradients, on the best weights if `stop` kept some and on
             the last otherwise; returns a dictionary of numbers.
@@ -68,6 +68,7 @@ class Experiment:
     stop: Patience | None = None
     samples: Callable[[Any], float] = samples_in
     test: Callable[[nn.Module], Found] | None = None
+    capture: bool = False
 
     def build(self, seed: int) -> nn.Module:
         """The model of a seed; every global generator is left where building it left them."""
@@ -115,6 +116,7 @@ class Experiment:
                 callbacks=() if watch is None else (lambda now: watch() if now.row is None else None,),
                 progress=progress,
                 store=store,
+                capture=self.capture,
             )
             return self.outcome(seed, model, history)
         finally:

@@ -48,6 +48,7 @@ def train(
     samples: Callable[[Any], float] = samples_in,
     progress: bool = True,
     store: Any = None,
+    capture: bool = False,
 ) -> History:
     """Train a model; the history tells what was measured, and keeps the best weights if a rule asks for them.
 
@@ -74,6 +75,8 @@ def train(
         samples: how many samples a batch counts for; by default the length of its first tensor.
         progress: whether to show a progress bar, on a terminal.
         store: anything with `log(step, **numbers)`.
+        capture: record the step, and evaluate, as CUDA graphs and replay them: for small models, whose
+            kernels take less time than starting them. Python inside them then runs a few times only.
 
     >>> x = torch.randn(64, 3)
     >>> y = x @ torch.tensor([[1.0], [-2.0], [0.5]])
@@ -110,6 +113,12 @@ def train(
         samples=samples,
         group=group,
     )
+    if capture:
+        from .captured import CapturedEvaluation, CapturedStep
+
+        take = CapturedStep(take)  # type: ignore[assignment]
+        if evaluate is not None and not take.reason:  # type: ignore[attr-defined]
+            evaluate = CapturedEvaluation(evaluate)
     training = Training(take, evaluate, schedule, callbacks, checkpoint)
     training.feed = Feed(batches, accumulate, resumable=checkpoint is not None)
     training.recorder = Recorder(copy.deepcopy(stop), store if group.first else None)
@@ -192,7 +201,7 @@ class Training:
 
     def _settle(self) -> None:
         """Write down what was measured; on an accelerator, wait for it."""
-        pending, self._pending = self._pending, []
+        pending, self._pending = fetched(self._pending), []
         for step, epoch, samples, found in pending:
             numbers = as_numbers(found, "loss")
             if not math.isfinite(numbers["loss"]):
@@ -321,6 +330,22 @@ def in_eval_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for part, mode in modes:
             part.training = mode
+
+
+def fetched(pending: list[tuple[int, int, float, Found]]) -> list[tuple[int, int, float, Found]]:
+    """The same with numbers in place of an accelerator's tensors, which come over together."""
+    apart: dict[tuple, list[tuple[dict, str, Tensor]]] = {}
+    pending = [(step, epoch, samples, dict(found)) for step, epoch, samples, found in pending]
+    for *_, found in pending:
+        for name, value in found.items():
+            if isinstance(value, Tensor) and value.device.type != "cpu" and value.numel() == 1:
+                kind = (value.dtype, value.device)
+                apart.setdefault(kind, []).append((found, name, value.detach().reshape(())))  # type: ignore[arg-type]
+    for places in apart.values():
+        numbers = torch.stack([value for *_, value in places]).tolist()
+        for (found, name, _), number in zip(places, numbers, strict=True):
+            found[name] = float(number)
+    return pending
 
 
 def as_numbers(found: Found, where: str) -> dict[str, float]:

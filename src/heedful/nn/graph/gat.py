@@ -90,7 +90,7 @@ class GATConv(nn.Module):
         """
         dropout = self.dropout if self.training else 0.0
         if edge_features is None and self._packs(x, graph):
-            return self._packed(x, graph, dropout)
+            return self._packed(x, graph, dropout)  # type: ignore[arg-type]
         listener, speaker, z, graph = self._parts(x, graph, edge_features)
         out = attend(listener, speaker, z, similarity=self.similarity, neighbors=graph, dropout=dropout)
         out = merge(out, self.concat)

@@ -1,0 +1,217 @@
+"""A training step as one CUDA graph: recorded once, then replayed without Python between its kernels.
+
+A small model's step is a hundred kernels of microseconds each, and starting them one by one takes longer than
+they do. Recorded, they start as one.
+
+What is recorded is what the GPU was told, not the Python that told it: a loss that counts its own calls,
+prints or reads the clock does so while it is recorded and never again. So a recording is made only where it
+is asked for (`train(…, capture=True)`), and only of steps that are alike: the same shapes, and settings of
+the optimizer that stay as they are. Random numbers go on from step to step as without it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import LBFGS, Optimizer
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from .step import Found, Step
+
+WARM = 3  # steps seen until one is recorded: they compile, plan, and make the optimizer's state
+MOST = 4  # recordings
+
+
+def captured(step: Callable[[], Any], *, warm: int = WARM) -> Callable[[], Any]:
+    """step() as a CUDA graph. It is called `warm` times as it is, then once to be recorded; calling the
+    result replays it and returns the tensors it returned then, with new numbers in them.
+
+    Tensors it reads must stay where they are (write new numbers into them), and it must not wait for the GPU
+    (`.item()`, `.cpu()`, `print`).
+
+    >>> if torch.cuda.is_available():
+    ...     x = torch.zeros(3, device="cuda")
+    ...     double = captured(lambda: 2 * x)
+    ...     _ = x.fill_(4)
+    ...     assert double().tolist() == [8, 8, 8]
+    """
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(warm):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = step()
+
+    def replay():
+        graph.replay()
+        return found
+
+    return replay
+
+
+class CapturedStep:
+    """A `Step` that is recorded once it has warmed up, and replayed for every step like it.
+
+    Steps that differ (the last, smaller batch of an epoch; another learning rate) get recordings of their
+    own, up to `MOST`; beyond that they are taken as usual.
+    """
+
+    def __init__(self, take: Step):
+        self.take = take
+        self.reason = unsuited(take)  # why nothing is recorded
+        if self.reason:
+            self._warn()
+        else:
+            make_capturable(take.optimizer)
+            self._side = torch.cuda.Stream()
+        self._seen: dict[tuple, list[list]] = {}  # by kind of step, what the last ones were given
+        self._recordings: dict[tuple, _Recording] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.take, name)
+
+    def __call__(self, window: list, place: str) -> tuple[float, Found]:
+        if self.reason:
+            return self.take(window, place)
+        leaves, form = tree_flatten(window)
+        counts = tuple(self.take.samples(batch) for batch in window)
+        key = (form, counts, tuple(map(_kind, leaves)), settings_of(self.take.optimizer))
+        recording = self._recordings.get(key)
+        if recording is not None:
+            if recording.feed(leaves):
+                return float(sum(counts)), recording.replay()
+            del self._recordings[key]  # something came anew that was taken to stay
+        seen = self._seen.setdefault(key, [])
+        seen[:] = [*seen[1 - WARM :], leaves]
+        if len(seen) < WARM or len(self._recordings) >= MOST:
+            return self._as_usual(window, place)
+        try:
+            recording = _Recording(self.take, seen, form, place)
+        except Exception as error:  # whatever it is, the step itself can still be taken
+            self.reason = f"a step cannot be recorded ({error})"
+            self._warn()
+            torch.cuda.synchronize()
+            return self.take(window, place)
+        self._recordings[key] = recording
+        return float(sum(counts)), recording.replay()
+
+    def _as_usual(self, window: list, place: str) -> tuple[float, Found]:
+        """Beside the stream of everything else: what is made there can be recorded later."""
+        self._side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._side):
+            found = self.take(window, place)
+        torch.cuda.current_stream().wait_stream(self._side)
+        return found
+
+    def _warn(self) -> None:
+        warnings.warn(f"train(capture=True): {self.reason}; steps are taken as usual.", stacklevel=4)
+
+
+class _Recording:
+    """One kind of step. Tensors that were the same object in all steps seen are read where they lie; of
+    others it has its own, into which every batch is copied.
+    """
+
+    def __init__(self, take: Step, seen: list[list], form: Any, place: str):
+        leaves = seen[-1]
+        stays = [all(other[n] is leaf for other in seen) for n, leaf in enumerate(leaves)]
+        own = [leaf if same else leaf.clone() for leaf, same in zip(leaves, stays, strict=True)]
+        self.staying = [(n, own[n]) for n, same in enumerate(stays) if same]
+        self.changing = [(n, own[n]) for n, same in enumerate(stays) if not same]
+        self.graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(self.graph):
+            _, self.found = take(tree_unflatten(own, form), place)
+
+    def feed(self, leaves: list) -> bool:
+        """Put a batch where it is read; False if something came anew that was taken to stay."""
+        if any(leaves[n] is not leaf for n, leaf in self.staying):
+            return False
+        for n, place in self.changing:
+            place.copy_(leaves[n], non_blocking=True)
+        return True
+
+    def replay(self) -> Found:
+        self.graph.replay()
+        return {
+            name: value.clone() if isinstance(value, Tensor) else value for name, value in self.found.items()
+        }
+
+
+class CapturedEvaluation:
+    """evaluate(model) recorded, if all it finds are tensors on the GPU."""
+
+    def __init__(self, evaluate: Callable[[nn.Module], Found]):
+        self.evaluate, self.calls = evaluate, 0
+        self.replay: Callable[[], Found] | None = None
+        self.suited = True
+
+    def __call__(self, model: nn.Module) -> Found:
+        if self.replay is not None:
+            return self.replay()
+        self.calls += 1
+        if not self.suited or self.calls < WARM:
+            found = self.evaluate(model)
+            tensors = isinstance(found, Mapping) and all(
+                isinstance(value, Tensor) and value.is_cuda for value in found.values()
+            )
+            self.suited = self.suited and tensors
+            return found
+        try:
+            self.replay = captured(lambda: self.evaluate(model), warm=1)
+        except Exception as error:
+            self.suited = False
+            warnings.warn(f"train(capture=True): evaluate cannot be recorded: {error}", stacklevel=4)
+            torch.cuda.synchronize()
+        return self(model)
+
+
+def unsuited(take: Step) -> str:
+    """Why a step cannot be recorded, or ""."""
+    if take.parameters[0].device.type != "cuda":
+        return "the model is not on a CUDA device"
+    if isinstance(take.optimizer, LBFGS):
+        return "LBFGS looks at its numbers to go on"
+    if take.precision.scaler is not None:
+        return "float16 looks at its gradients before every step; take bfloat16"
+    if not take.group.alone:
+        return "several processes take part"
+    if take.schedule is not None:
+        return "the schedule changes the learning rate at every step, and a recording has it fixed"
+    return ""
+
+
+def make_capturable(optimizer: Optimizer) -> None:
+    """Count steps on the GPU, and update all parameters by one kernel where torch has one."""
+    for part in optimizer.param_groups:
+        if "capturable" in part:
+            part["capturable"] = True
+        if part.get("fused", 0) is None and not part.get("foreach"):
+            part["fused"] = all(p.is_floating_point() for p in part["params"])
+    for parameter, state in optimizer.state.items():
+        if isinstance(state.get("step"), Tensor):
+            state["step"] = state["step"].to(parameter.device)
+
+
+def settings_of(optimizer: Optimizer) -> tuple:
+    """What of an optimizer is fixed in a recording: its numbers, and which parameters it holds."""
+    return tuple(
+        (
+            tuple((name, value) for name, value in part.items() if name != "params"),
+            tuple(map(id, part["params"])),
+        )
+        for part in optimizer.param_groups
+    )
+
+
+def _kind(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor):
+        return leaf.shape, leaf.dtype, leaf.device
+    return leaf if isinstance(leaf, (bool, int, float, str, type(None))) else id(leaf)
