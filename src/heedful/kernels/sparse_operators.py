@@ -35,10 +35,10 @@ def on_gpu(device: torch.device) -> bool:
     return device.type == "cuda"
 
 
-# A shape gets kernels of its own when a general one would take some 10 ms, so that many small odd shapes
+# A shape gets kernels of its own when a general one would take some 3 ms, so that many small odd shapes
 # (tests, a notebook) never wait for the compiler. Rows wider than `WIDEST` spill the registers until
 # little is won.
-WORTH_A_SHAPE = 1 << 20
+WORTH_A_SHAPE = 1 << 18
 WIDEST = 4096  # bytes a row
 WORTH_A_CALL = 1 << 17  # numbers read for edges: half a millisecond, against a tenth to come here
 
