@@ -69,7 +69,7 @@ __all__ = [
 ]
 
 
-_ROOMS = ("attention", "data", "graphs", "models", "nn", "training")
+_ROOMS = ("attention", "data", "doctor", "graphs", "models", "nn", "training")
 
 
 def __getattr__(name: str):

@@ -21,6 +21,7 @@ from .commands.bench import Bench
 from .commands.calibrate import Calibrate
 from .commands.common import UsageError, choose
 from .commands.data import Data
+from .commands.doctor import Doctor
 from .commands.explain import Explain
 from .commands.lab import Compare, List, Report, Run
 from .commands.tour import Tour
@@ -35,6 +36,7 @@ VERBS: dict[str, Any] = {
     "compare": Compare,
     "report": Report,
     "data": Data,
+    "doctor": Doctor,
 }
 
 
@@ -70,6 +72,9 @@ def _help() -> None:
 
 def _parse(verb: str, arguments: Sequence[str]):
     kind = VERBS[verb]
+    arguments, rest = _split(arguments)
+    if rest is not None and not hasattr(kind, "rest"):
+        raise UsageError("takes nothing behind --")
     options = ["--help"]
     for field in fields(kind):
         name = field.name.replace("_", "-")
@@ -81,11 +86,22 @@ def _parse(verb: str, arguments: Sequence[str]):
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            return tyro.cli(kind, prog=f"heedful {verb}", args=list(arguments))
+            parsed = tyro.cli(kind, prog=f"heedful {verb}", args=list(arguments))
     except SystemExit as stop:
         if not stop.code:
             raise
         raise UsageError(_first_words(said.getvalue())) from None
+    if rest is not None:
+        parsed.rest = tuple(rest)
+    return parsed
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """What stands before -- is ours, what stands behind it somebody else's."""
+    if "--" not in arguments:
+        return list(arguments), None
+    place = list(arguments).index("--")
+    return list(arguments[:place]), list(arguments[place + 1 :])
 
 
 def _positional(field) -> bool:

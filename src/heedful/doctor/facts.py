@@ -1,0 +1,148 @@
+"""What was seen of a run: plain records that the rules judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from .graph import Objective
+
+Site = tuple[str, int]
+
+
+@dataclass
+class Batch:
+    """One training batch as a model got it, and the loss as a function of what the model gave."""
+
+    model: nn.Module
+    arguments: tuple
+    options: dict
+    objective: Objective | None
+    loss: float
+    step: int
+
+
+@dataclass
+class Slot:
+    """A parameter that an optimizer holds."""
+
+    parameter: Tensor
+    consumed: tuple[int, int] | None = None  # the gradient a step has used: identity and version
+    tainted: bool = False  # its gradient holds one that a step has used already
+    looks: int = 0
+    norm: float = 0.0  # the largest gradient seen
+    change: float = 0.0  # the largest relative change by a step seen
+
+
+@dataclass
+class Seen:
+    """An optimizer and how the loop uses it."""
+
+    optimizer: Optimizer
+    built: Site = ("", 0)
+    steps: int = 0
+    order: str = ""  # since the last step: F forward, B backward, Z cleared, C clipped, T scheduler
+    step_site: Site = ("", 0)
+    zero_site: Site = ("", 0)
+    backward_site: Site = ("", 0)
+    clip_site: Site = ("", 0)
+    schedule_site: Site = ("", 0)
+    stale: list[float] = field(default_factory=list)
+    cleared: int = 0  # steps without gradients because they were cleared
+    early: int = 0  # steps without a backward pass since the step before
+    judged: int = 0  # steps whose order was judged
+    schedule_early: int = 0
+    closure: bool = False
+    clips: int = 0
+    clips_late: int = 0
+    clips_scaled: list[float] = field(default_factory=list)
+    unscaled: bool = False
+    groups: list[tuple[int, float]] = field(default_factory=list)  # accumulation: pieces, size ratio
+    pieces: list[dict] = field(default_factory=list)  # backward passes since the last step
+    changes: list[float] = field(default_factory=list)  # median ‖Δw‖/‖w‖ of weight matrices
+
+
+@dataclass
+class Calls:
+    """How a model of the run was called."""
+
+    model: nn.Module
+    training_steps: int = 0
+    training_in_eval: int = 0
+    passes: int = 0  # without gradients
+    passes_in_train: int = 0
+    in_a_row: int = 0  # longest run of passes without gradients between two steps
+    row: int = 0
+    site: Site = ("", 0)
+    pass_site: Site = ("", 0)
+    initial: nn.Module | None = None
+    parameters: set[int] = field(default_factory=set)
+
+
+@dataclass
+class Layer:
+    """Units of one ReLU, over everything seen."""
+
+    where: str
+    alive: list[Tensor]  # one entry for each axis that may be the units'
+    samples: int = 0
+
+
+@dataclass
+class Facts:
+    """Everything seen of one run."""
+
+    steps: int = 0
+    looks: int = 0
+    losses: list[tuple[int, float]] = field(default_factory=list)
+    optimizers: dict[int, Seen] = field(default_factory=dict)
+    slots: dict[int, Slot] = field(default_factory=dict)
+    models: dict[int, Calls] = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
+    called: dict[int, nn.Module] = field(default_factory=dict)
+    reached: dict[int, Tensor] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)  # nodes of the graph at each look
+    graphs: list[tuple[int, Any]] = field(
+        default_factory=list
+    )  # (step, weak reference that dies with the graph)
+    held: list[tuple[int, int]] = field(default_factory=list)  # (graphs alive, graphs made)
+    softmaxes: Counter = field(default_factory=Counter)
+    mixed: tuple[tuple[int, ...], int] | None = None
+    broadcast: float | None = None
+    layers: dict[str, Layer] = field(default_factory=dict)
+    saturated: float | None = None
+    entropies: dict[str, list[tuple[int, list[float], int]]] = field(default_factory=dict)
+    normalisers: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    labels: list[Counter] = field(default_factory=list)
+    classes: int | None = None
+    first_apart: Any = None
+    bad_step: int | None = None
+    bad_module: str = ""
+    bad_kind: str = ""
+    fingerprints: list[int] = field(default_factory=list)
+    rows: int = 0
+    held_rows: int = 0  # rows of the tensor or loader a repeated batch comes from
+    trained: set[int] = field(default_factory=set)
+    evaluated: list[list[int]] = field(default_factory=list)
+    loss_site: Site = ("", 0)
+    forward_site: Site = ("", 0)
+    loaders: dict[int, dict] = field(default_factory=dict)
+    scaler: bool = False
+    shifted: bool = False  # targets are the inputs, one later
+    notes: list[str] = field(default_factory=list)
+    raised: str = ""
+    measured: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    own: float = 0.0
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def name(self, parameter: Tensor) -> str:
+        return self.names.get(id(parameter), f"a parameter of shape {tuple(parameter.shape)}")

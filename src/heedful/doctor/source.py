@@ -1,0 +1,203 @@
+"""Where in somebody's file something happened, and patches to it as text."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import os
+import sys
+import sysconfig
+
+import torch
+
+from .findings import Place
+
+_OURS = os.path.dirname(os.path.abspath(__file__))
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
+_SITE = os.sep + "site-packages" + os.sep
+
+
+def caller() -> tuple[str, int]:
+    """File and line that called torch: the nearest frame in no library, else the nearest outside torch."""
+    frame = sys._getframe(1)
+    nearest = None
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not (file.startswith((_TORCH, "<frozen")) or os.path.dirname(file) == _OURS):
+            if not (file.startswith(_PYTHON) or _SITE in file):
+                return file, frame.f_lineno
+            if nearest is None and not file.startswith(_PYTHON):
+                nearest = file, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return nearest or ("", 0)
+
+
+def in_library(name: str) -> bool:
+    """Whether a function of this name is running above us."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == name:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+class Source:
+    """The text of a file and the statement at each line, for patches that are diffs."""
+
+    def __init__(self, file: str, text: str | None = None):
+        self.file = file
+        if text is None:
+            try:
+                with open(file, encoding="utf-8") as opened:
+                    text = opened.read()
+            except (OSError, UnicodeDecodeError):
+                text = ""
+        self.text = text
+        self.lines = text.splitlines(keepends=True)
+        try:
+            self.tree: ast.AST | None = ast.parse(text)
+        except (SyntaxError, ValueError):
+            self.tree = None
+
+    def place(self, line: int) -> Place:
+        text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+        return Place(os.path.relpath(self.file) if os.path.isabs(self.file) else self.file, line, text)
+
+    def statement(self, line: int) -> ast.stmt | None:
+        """The innermost statement that covers a line."""
+        found = None
+        for node in ast.walk(self.tree) if self.tree else ():
+            covers = isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+            if covers and (found is None or node.lineno >= found.lineno):
+                found = node
+        return found
+
+    def call(self, line: int, *attributes: str) -> ast.Call | None:
+        """The call of a method of one of these names on a line."""
+        for node in ast.walk(self.tree) if self.tree else ():
+            if (
+                isinstance(node, ast.Call)
+                and node.lineno <= line <= (node.end_lineno or node.lineno)
+                and (
+                    (isinstance(node.func, ast.Attribute) and node.func.attr in attributes)
+                    or (isinstance(node.func, ast.Name) and node.func.id in attributes)
+                )
+            ):
+                return node
+        return None
+
+    def receiver(self, line: int, attribute: str) -> str:
+        """`optimizer` of `optimizer.step()`."""
+        call = self.call(line, attribute)
+        if call is None or not isinstance(call.func, ast.Attribute):
+            return ""
+        return ast.get_source_segment(self.text, call.func.value) or ""
+
+    def indent(self, line: int) -> str:
+        text = self.lines[line - 1]
+        return text[: len(text) - len(text.lstrip())]
+
+    def alone(self, line: int) -> bool:
+        """Whether the line is one whole simple statement, so that it can be moved."""
+        statement = self.statement(line)
+        if statement is None or isinstance(
+            statement, (ast.For, ast.While, ast.With, ast.If, ast.FunctionDef)
+        ):
+            return False
+        same = [n for n in ast.walk(self.tree) if isinstance(n, ast.stmt) and n.lineno == line]  # type: ignore[arg-type]
+        return statement.lineno == line == statement.end_lineno and len(same) == 1
+
+    # Edits: each gives the whole new text, or "" where it cannot be made.
+
+    def insert_before(self, line: int, code: str) -> str:
+        statement = self.statement(line)
+        if statement is None:
+            return ""
+        at = statement.lineno
+        return "".join([*self.lines[: at - 1], f"{self.indent(at)}{code}\n", *self.lines[at - 1 :]])
+
+    def insert_after(self, line: int, code: str) -> str:
+        statement = self.statement(line)
+        if statement is None:
+            return ""
+        end = statement.end_lineno or statement.lineno
+        last = self.lines[end - 1]
+        end_line = last if last.endswith("\n") else last + "\n"
+        return "".join(
+            [*self.lines[: end - 1], end_line, f"{self.indent(statement.lineno)}{code}\n", *self.lines[end:]]
+        )
+
+    def move_before(self, line: int, target: int) -> str:
+        return self._move(line, target, after=False)
+
+    def move_after(self, line: int, target: int) -> str:
+        return self._move(line, target, after=True)
+
+    def _move(self, line: int, target: int, after: bool) -> str:
+        if not self.alone(line) or self.statement(target) is None or line == target:
+            return ""
+        code = self.lines[line - 1].strip()
+        statement = self.statement(target)
+        assert statement is not None
+        if line in range(statement.lineno, (statement.end_lineno or 0) + 1):
+            return ""
+        moved = self.insert_after(target, code) if after else self.insert_before(target, code)
+        lines = moved.splitlines(keepends=True)
+        at = (statement.end_lineno or 0) if after else statement.lineno - 1
+        gone = line - 1 + (line - 1 >= at)
+        del lines[gone]
+        return self.checked("".join(lines))
+
+    def replace(self, node: ast.AST, code: str) -> str:
+        """The text with one expression written anew."""
+        starts = [0]
+        for text in self.lines:
+            starts.append(starts[-1] + len(text.encode()))
+        data = self.text.encode()
+        begin = starts[node.lineno - 1] + node.col_offset  # type: ignore[attr-defined]
+        end = starts[node.end_lineno - 1] + node.end_col_offset  # type: ignore[attr-defined]
+        return self.checked((data[:begin] + code.encode() + data[end:]).decode())
+
+    def segment(self, node: ast.AST) -> str:
+        return ast.get_source_segment(self.text, node) or ""
+
+    @staticmethod
+    def checked(text: str) -> str:
+        try:
+            ast.parse(text)
+        except SyntaxError:
+            return ""
+        return text
+
+    def diff(self, new: str) -> str:
+        """From this text to the new one, as `patch` takes it."""
+        if not new or new == self.text or not self.checked(new):
+            return ""
+        name = os.path.relpath(self.file) if os.path.isabs(self.file) else self.file
+        lines = difflib.unified_diff(
+            self.text.splitlines(), new.splitlines(), f"a/{name}", f"b/{name}", n=2, lineterm=""
+        )
+        return "\n".join(lines)
+
+
+def apply(text: str, diff: str) -> str:
+    """The text with a diff of `Source.diff` applied; its lines must be found where the diff says."""
+    lines, result, place = text.splitlines(), [], 0
+    for line in diff.splitlines():
+        if line.startswith(("---", "+++")):
+            continue
+        if line.startswith("@@"):
+            start = int(line.split()[1].lstrip("-").split(",")[0]) - 1
+            result += lines[place:start]
+            place = start
+        elif line.startswith("+"):
+            result.append(line[1:])
+        else:
+            if place >= len(lines) or lines[place] != line[1:]:
+                raise ValueError(f"the patch does not fit: line {place + 1} is not {line[1:]!r}")
+            if line.startswith(" "):
+                result.append(lines[place])
+            place += 1
+    return "\n".join(result + lines[place:]) + "\n"
