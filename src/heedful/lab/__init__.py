@@ -12,6 +12,7 @@ from .runner import run
 from .statistics import Agreement, Difference, Figure, Summary, against, bootstrap, holm, paired, summarize
 from .store import Run, Store, StoreError, Trial
 from .study import PROFILES, Study, find, studies, study
+from .trained import Trained
 
 __all__ = [
     "PROFILES",
@@ -24,6 +25,7 @@ __all__ = [
     "StoreError",
     "Study",
     "Summary",
+    "Trained",
     "Trial",
     "against",
     "bootstrap",

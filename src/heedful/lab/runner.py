@@ -1,8 +1,8 @@
 """Run a study: every variant, every seed, by the quickest of three ways, keeping each result as it comes.
 
 `loop` runs one trial after another here. `processes` runs as many at once as there are cores. `stacked`
-trains all seeds of a variant together, where the study knows how (`run_many`). `auto` tries what there is on
-the first trials, which count like any others, and goes on with the quickest.
+trains all seeds of a variant together, where its seeds are one experiment (`Trained`). `auto` runs a trial of
+each variant, times a few steps of every way where much is left, and goes on with the quickest.
 """
 
 from __future__ import annotations
@@ -11,22 +11,26 @@ import multiprocessing
 import os
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
 
+from ..training.choice import choose
 from .desk import Desk, flush_all
 from .result import Result
 from .store import Busy, Run, Store
 from .study import Study, find
+from .trained import Trained
 
 BACKENDS = ("auto", "loop", "processes", "stacked")
-WORTH_TIMING = 20.0  # seconds of work left, below which starting processes cannot pay off
+WORTH_CHOOSING = 8.0  # seconds of work left, below which timing what is quickest cannot pay off
+WORTH_PROCESSES = 20.0  # nor starting processes
 
 
 def run(
@@ -55,7 +59,7 @@ def run(
     variants = study.variants(profile, settings)
     if not variants:
         raise ValueError(f"{study.name}: no variant fits {dict(settings or {})}.")
-    if backend == "stacked" and not hasattr(study.settings, "run_many"):
+    if backend == "stacked" and not all(map(_stackable, variants)):
         raise ValueError(f"{study.name} cannot be trained stacked; use loop or processes.")
     store = store if isinstance(store, Store) else Store(store)
     keyed = [(study.key(variant), asdict(variant)) for variant in variants]
@@ -94,93 +98,98 @@ class _Work:
 
     def go(self, backend: str, tell) -> None:
         tell(len(self.asked.variants) * len(self.asked.seeds) - len(self.todo), "")
-        ways = {"loop": self._loop, "processes": self._processes, "stacked": self._stacked}
-        while self.todo:
-            before, start = len(self.todo), time.perf_counter()
-            if backend == "auto":
-                self._try_all(tell)
-            else:
+        with self._pool() as pool:
+            ways: dict[str, Callable] = {
+                "auto": partial(self._auto, pool),
+                "processes": partial(self._processes, pool),
+                "loop": self._loop,
+                "stacked": self._stacked,
+            }
+            while self.todo:
+                before, start = len(self.todo), time.perf_counter()
                 ways[backend](self.todo, tell)
-            busy = [pair for pair in self.todo if self._busy(pair)]
-            self.todo = busy
-            if busy and before == len(busy):
-                time.sleep(min(5.0, 0.2 + time.perf_counter() - start))  # another process is at work on them
+                self.todo = [pair for pair in self.todo if self._busy(pair)]
+                if self.todo and before == len(self.todo):
+                    # another process is at work on them
+                    time.sleep(min(5.0, 0.2 + time.perf_counter() - start))
 
     def _busy(self, pair) -> bool:
         rows = [t for t in self.store.trials(self.asked) if (t.key, t.seed) == pair]
         return bool(rows) and rows[0].status == "running"
 
-    def _try_all(self, tell) -> None:
-        """Each way on a few trials, the rest by the quickest."""
-        start = time.perf_counter()
-        self._loop(self.todo[:1], tell)
-        pace = {"loop": time.perf_counter() - start}
-        rest = self.todo[1:]
-        if hasattr(self.study.settings, "run_many") and len(rest) > 1:
-            key = rest[0][0]
-            group = [pair for pair in rest if pair[0] == key][: max(2, len(self.asked.seeds) // 2)]
+    def _auto(self, pool, pairs, tell) -> None:
+        """A trial of each variant in this process, the rest by what is quickest for it."""
+        later: list[tuple[str, list[int]]] = []
+        for key in dict.fromkeys(key for key, _ in pairs):
+            settings = self.settings[key]
+            first, *rest = [seed for other, seed in pairs if other == key]
             start = time.perf_counter()
-            self._stacked(group, tell)
-            pace["stacked"] = (time.perf_counter() - start) / len(group)
-            rest = [pair for pair in rest if pair not in group]
-        quickest = min(pace, key=pace.__getitem__)
-        if self.workers > 1 and len(rest) > self.workers and pace[quickest] * len(rest) > WORTH_TIMING:
-            with self._pool() as pool:
-                group, rest = rest[: 2 * self.workers], rest[2 * self.workers :]
-                start = time.perf_counter()
-                self._processes(group, tell, pool)
-                pace["processes"] = (time.perf_counter() - start) / len(group)
-                if pace["processes"] < pace[quickest]:
-                    self._processes(rest, tell, pool)
-                    return
-        {"loop": self._loop, "stacked": self._stacked}[quickest](rest, tell)
+            self._loop([(key, first)], tell)
+            left = (time.perf_counter() - start) * len(rest)
+            if left > WORTH_CHOOSING and isinstance(settings, Trained) and settings.alike:
+                experiment = settings.experiment(torch.device(self.device), first)
+                choice = choose(experiment, rest, self.workers, sent=False)
+                if choice.backend == "stacked":
+                    self._stacked([(key, seed) for seed in rest], tell)
+                    continue
+                if choice.backend == "processes":
+                    later += [(key, rest[at : at + choice.width]) for at in range(0, len(rest), choice.width)]
+                    continue
+            elif left > WORTH_PROCESSES and self.workers > 1 and self.device == "cpu":
+                later += [(key, [seed]) for seed in rest]
+                continue
+            self._loop([(key, seed) for seed in rest], tell)
+        if later:
+            self._in_pool(pool, later, tell)
 
     def _loop(self, pairs, tell) -> None:
         for key, seed in pairs:
-            try:
-                trial = self.store.claim(self.asked, key, seed, backend="loop", again=self.again)
-            except Busy:
-                continue
-            if trial.status == "running":
-                perform(self.study, self.settings[key], trial, self.store, self.device)
+            self._here(key, [seed], "loop")
             tell(1, self.study.label(self.settings[key]))
 
     def _stacked(self, pairs, tell) -> None:
         for key in dict.fromkeys(key for key, _ in pairs):
-            trials = []
-            for seed in [seed for other, seed in pairs if other == key]:
-                try:
-                    trial = self.store.claim(self.asked, key, seed, backend="stacked", again=self.again)
-                except Busy:
-                    continue
-                trials += [trial] if trial.status == "running" else []
-            if trials:
-                perform_many(self.study, self.settings[key], trials, self.store, self.device)
-            tell(sum(other == key for other, _ in pairs), self.study.label(self.settings[key]))
+            seeds = [seed for other, seed in pairs if other == key]
+            self._here(key, seeds, "stacked")
+            tell(len(seeds), self.study.label(self.settings[key]))
 
-    def _processes(self, pairs, tell, pool: ProcessPoolExecutor | None = None) -> None:
-        if pool is None:
-            with self._pool() as pool:
-                return self._processes(pairs, tell, pool)
+    def _here(self, key: str, seeds: list[int], backend: str) -> None:
+        perform(
+            self.study,
+            self.settings[key],
+            self.asked,
+            key,
+            seeds,
+            self.store,
+            self.device,
+            backend,
+            self.again,
+        )
+
+    def _processes(self, pool, pairs, tell) -> None:
+        self._in_pool(pool, [(key, [seed]) for key, seed in pairs], tell)
+
+    def _in_pool(self, pool, groups, tell) -> None:
         module = self.study.settings.__module__
         job = (module, self.study.name, self.asked.id, str(self.store.folder), self.device, self.again)
-        waiting = {pool.submit(_in_worker, *job, key, seed): (key, seed) for key, seed in pairs}
+        waiting = {pool.submit(_in_worker, *job, key, seeds): (key, seeds) for key, seeds in groups}
         while waiting:
             finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
-                key, seed = waiting.pop(future)
+                key, seeds = waiting.pop(future)
+                label = self.study.label(self.settings[key])
                 try:
                     future.result()
                 except BrokenProcessPool as error:
-                    label = self.study.label(self.settings[key])
                     raise RuntimeError(
-                        f"{self.study.name}: a worker process died while it had {label}, "
-                        f"seed {seed} (out of memory?). What is finished is kept; run the same command again."
+                        f"{self.study.name}: a worker process died while it had {label}, seed "
+                        f"{', '.join(map(str, seeds))} (out of memory?). What is finished is kept; run the "
+                        f"same command again."
                     ) from error
-                tell(1, self.study.label(self.settings[key]))
-        return None
+                tell(len(seeds), label)
 
     def _pool(self) -> ProcessPoolExecutor:
+        """Workers, none of which starts before it has something to do."""
         threads = max(1, (os.cpu_count() or 1) // self.workers)
         context = multiprocessing.get_context("spawn")
         return ProcessPoolExecutor(
@@ -188,25 +197,32 @@ class _Work:
         )
 
 
-def perform(study: Study, settings: Any, trial, store: Store, device: str) -> None:
-    """One trial, here and now; its error is kept, not raised."""
-    desk = Desk(trial, store, device=device)
-    try:
-        torch.manual_seed(trial.seed)
-        results = settings.run(trial.seed, desk)
-        desk.flush()
-        store.done(trial, _numbers(study, results))
-    except Exception:
-        desk.flush()
-        store.failed(trial, traceback.format_exc())
+def _stackable(settings: Any) -> bool:
+    return hasattr(settings, "run_many") and getattr(settings, "alike", True)
 
 
-def perform_many(study: Study, settings: Any, trials, store: Store, device: str) -> None:
-    """All seeds of a variant together."""
+def perform(
+    study: Study, settings: Any, asked: Run, key: str, seeds: list[int], store: Store, device: str,
+    backend: str, again: bool,
+) -> None:  # fmt: skip
+    """Trials of one variant, here and now, stacked if several; their error is kept, not raised."""
+    trials = []
+    for seed in seeds:
+        try:
+            trial = store.claim(asked, key, seed, backend=backend, again=again)
+        except Busy:
+            continue
+        trials += [trial] if trial.status == "running" else []
+    if not trials:
+        return
     desks = [Desk(trial, store, device=device) for trial in trials]
     start = time.perf_counter()
     try:
-        results = settings.run_many([trial.seed for trial in trials], desks)
+        if len(trials) == 1:
+            torch.manual_seed(trials[0].seed)
+            results = [settings.run(trials[0].seed, desks[0])]
+        else:
+            results = settings.run_many([trial.seed for trial in trials], desks)
         flush_all(desks)
         each = (time.perf_counter() - start) / len(trials)
         for trial, found in zip(trials, results, strict=True):
@@ -226,19 +242,15 @@ def _numbers(study: Study, results) -> dict[str, float]:
     return {name: float(value) for name, value in results.items()}
 
 
-def _in_worker(module, name, run, folder, device, again, key, seed) -> None:
+def _in_worker(module, name, run, folder, device, again, key, seeds) -> None:
     import importlib
 
     importlib.import_module(module)
     study = find(name)
     with Store(folder) as store:
         asked = store.run(run)
-        try:
-            trial = store.claim(asked, key, seed, backend="processes", again=again)
-        except Busy:
-            return
-        if trial.status == "running":
-            perform(study, study.settings(**dict(asked.variants)[key]), trial, store, device)
+        settings = study.settings(**dict(asked.variants)[key])
+        perform(study, settings, asked, key, seeds, store, device, "processes", again)
 
 
 @contextmanager

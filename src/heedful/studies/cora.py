@@ -11,12 +11,13 @@ from torch.nn import functional as F
 
 from .. import data
 from ..graphs import Graph
-from ..lab import Figure, study
+from ..lab import Figure, Trained, study
 from ..models import GAT, GCN
-from ..training import Patience, train
+from ..training import Experiment, Patience
 
 _GCN = "Kipf & Welling, ICLR 2017"
 _GAT = "Veličković et al., ICLR 2018"
+_HIDDEN = {"gcn": 16, "gat": 8}
 
 
 def _figure(value, source, std=None):
@@ -30,7 +31,7 @@ def _figure(value, source, std=None):
     cost={"quick": "15 s", "full": "15 min"},
 )
 @dataclass
-class Cora:
+class Cora(Trained):
     """The papers' settings and Planetoid's split. `cora-linqs` is the course's: 140 papers drawn at random,
     the rest tested, 100 epochs, which is too few for a GCN: try --set epochs=200.
     """
@@ -55,56 +56,64 @@ class Cora:
         ("pubmed", "gat"): _figure(79.0, _GAT, 0.3),
     }
 
-    def run(self, seed, lab):
-        sets = _papers(self.dataset, seed if self.dataset == "cora-linqs" else 0, str(lab.device))
-        torch.manual_seed(seed)
-        model, optimizer, epochs, stop = self._made(sets, lab.device)
+    @property
+    def alike(self) -> bool:
+        return self.dataset != "cora-linqs"  # whose seeds draw papers of their own
 
-        def loss(model, sets):
+    def experiment(self, device, seed):
+        sets = _papers(self.dataset, 0 if self.alike else seed, str(device))
+        stop = None
+        if self.model == "gat" and self.dataset != "cora-linqs":
+            stop = Patience(self.patience, val_loss="min", val="max", ties=True)
+        epochs = self.epochs or (2000 if stop else 100 if self.dataset == "cora-linqs" else 200)
+
+        def loss(model, _):
             logits = model(sets.x, sets.graph)[sets.train]
             return F.cross_entropy(logits, sets.labels[sets.train])
 
         def evaluate(model):
             logits = model(sets.x, sets.graph)
-            right = logits.argmax(1) == sets.labels
-            found = {"test": 100 * right[sets.test].float().mean().item()}
+            right = (logits.argmax(-1) == sets.labels).float()
+            found = {"test": 100 * right[sets.test].mean()}
             if len(sets.val):
-                found["val"] = 100 * right[sets.val].float().mean().item()
-                found["val_loss"] = F.cross_entropy(logits[sets.val], sets.labels[sets.val]).item()
+                found["val"] = 100 * right[sets.val].mean()
+                found["val_loss"] = F.cross_entropy(logits[sets.val], sets.labels[sets.val])
             return found
 
-        history = train(
-            model, loss, [sets], optimizer,
-            epochs=epochs, evaluate=evaluate, every=None if stop else epochs, stop=stop,
-            samples=lambda sets: len(sets.train), progress=False, store=lab,
-        )  # fmt: skip
-        row = history.best.row if stop else history.last
+        return Experiment(
+            model=lambda: self._model(sets).to(device),
+            loss=loss,
+            batches=[None],
+            optimizer=self._optimizer,
+            epochs=epochs,
+            evaluate=evaluate,
+            every=None if stop else epochs,
+            stop=stop,
+            samples=lambda _: len(sets.train),
+        )
+
+    def found(self, outcome):
+        history = outcome.history
+        row = history.best.row if history.best else history.last
         return {"test": row["test"], "val": row.get("val", float("nan")), "epochs": len(history.steps)}
 
-    def _made(self, sets, device):
-        """Model, optimizer, epochs and stopping rule, as the papers (or the course) have them."""
-        features, classes = sets.features, len(sets.classes)
-        course = self.dataset == "cora-linqs"
+    def _model(self, sets):
+        sizes = sets.features, self.hidden or _HIDDEN[self.model], len(sets.classes)
         if self.model == "gcn":
-            model = GCN(features, self.hidden or 16, classes).to(device)
+            return GCN(*sizes)
+        if self.dataset == "cora-linqs":
+            return GAT(sets.features, self.hidden or 2, len(sets.classes), heads=8, shared=True)
+        return GAT(*sizes, heads=8, output_heads=8 if self.dataset == "pubmed" else 1)
+
+    def _optimizer(self, model):
+        """Adam as the papers have it: a GCN's weight decay is on its first layer alone."""
+        if self.model == "gcn":
             first = list(model.layers[0].parameters())
             rest = [p for p in model.parameters() if all(p is not other for other in first)]
             groups = [{"params": first, "weight_decay": 5e-4}, {"params": rest, "weight_decay": 0.0}]
-            return model, torch.optim.Adam(groups, lr=0.01), self.epochs or (100 if course else 200), None
-        if course:
-            model = GAT(features, self.hidden or 2, classes, heads=8, shared=True).to(device)
-            return (
-                model,
-                torch.optim.Adam(model.parameters(), lr=0.005, weight_decay=5e-4),
-                self.epochs or 100,
-                None,
-            )
-        pubmed = self.dataset == "pubmed"
-        model = GAT(features, self.hidden or 8, classes, heads=8, output_heads=8 if pubmed else 1).to(device)
-        rate, decay = (0.01, 1e-3) if pubmed else (0.005, 5e-4)
-        optimizer = torch.optim.Adam(model.parameters(), lr=rate, weight_decay=decay)
-        stop = Patience(self.patience, val_loss="min", val="max", ties=True)
-        return model, optimizer, self.epochs or 2000, stop
+            return torch.optim.Adam(groups, lr=0.01)
+        rate, decay = (0.01, 1e-3) if self.dataset == "pubmed" else (0.005, 5e-4)
+        return torch.optim.Adam(model.parameters(), lr=rate, weight_decay=decay)
 
 
 class _Papers:

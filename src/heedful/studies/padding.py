@@ -10,11 +10,11 @@ import torch
 from torch.nn import functional as F
 
 from .. import data
-from ..lab import Figure, study
+from ..lab import Figure, Trained, study
 from ..lab.figures import COLOURS, canvas
 from ..models import ConvNet
 from ..probes import accuracy, shift_map
-from ..training import Batches, Patience, train
+from ..training import Batches, Experiment, Patience
 
 
 def _published(val, val_std, test, test_std):
@@ -32,7 +32,7 @@ def _published(val, val_std, test, test_std):
     cost={"quick": "20 s", "full": "1 h"},
 )
 @dataclass
-class Padding:
+class Padding(Trained):
     """Red left of green, or green left of red? In training the first stand high and the second low; the test
     swaps that. A net that answers by height is wrong on every test image, one that cannot see it is right.
     """
@@ -63,12 +63,12 @@ class Padding:
         },
     }
 
-    def run(self, seed, lab):
-        sets = _images(self.train, self.clean, str(lab.device))
-        torch.manual_seed(seed)
-        model = {"Net1": ConvNet.net1, "Net2": ConvNet.net2}[self.net](self.padding)
-        model = model.to(lab.device, memory_format=torch.channels_last)
-        (x, y), (val, val_labels), (test, test_labels) = sets
+    def experiment(self, device, seed):
+        (x, y), (val, val_labels), (test, test_labels) = _images(self.train, self.clean, str(device))
+
+        def model():
+            made = {"Net1": ConvNet.net1, "Net2": ConvNet.net2}[self.net](self.padding)
+            return made.to(device, memory_format=torch.channels_last)
 
         def loss(model, batch):
             inputs, labels = batch
@@ -76,26 +76,32 @@ class Padding:
 
         def evaluate(model):
             logits = model(val)
-            found = {"val_loss": F.cross_entropy(logits, val_labels).item()}
-            return found | {"val": 100 * (logits.argmax(1) == val_labels).float().mean().item()}
+            right = (logits.argmax(-1) == val_labels).float()
+            return {"val_loss": F.cross_entropy(logits, val_labels), "val": 100 * right.mean()}
 
-        history = train(
-            model,
-            loss,
-            Batches(x, y, size=self.batch, shuffle=False),
-            torch.optim.Adadelta(model.parameters(), lr=1.0, rho=0.9, eps=1e-6, weight_decay=5e-5),
+        def after(model):
+            found = {"test": 100 * accuracy(model, test, test_labels)}
+            for (down, _), share in shift_map(model, val, val_labels, down=range(-16, 17, 4)).items():
+                found[f"moved {down:+d}"] = 100 * share
+            return found
+
+        return Experiment(
+            model=model,
+            loss=loss,
+            batches=Batches(x, y, size=self.batch, shuffle=False),
+            optimizer=lambda model: torch.optim.Adadelta(
+                model.parameters(), lr=1.0, rho=0.9, eps=1e-6, weight_decay=5e-5
+            ),
             epochs=self.epochs,
             evaluate=evaluate,
             stop=Patience(self.patience, val_loss="min"),
-            progress=False,
-            store=lab,
+            test=after,
         )
-        last = history.last["val"]
-        model.load_state_dict(history.best.weights)
-        found = {"val": last, "test": 100 * accuracy(model, test, test_labels), "epochs": len(history.epochs)}
-        for (down, _), share in shift_map(model, val, val_labels, down=range(-16, 17, 4)).items():
-            found[f"moved {down:+d}"] = 100 * share
-        return found
+
+    def found(self, outcome):
+        """The validation of the last epoch beside the test of the best one, as the course has it."""
+        history = outcome.history
+        return {"val": history.last["val"], "epochs": len(history.epochs), **outcome.test}
 
     @staticmethod
     def verdict(result):

@@ -46,9 +46,9 @@ class Choice:
         return "processes, stacked" if self.backend == "processes" and self.width > 1 else self.backend
 
 
-def choose(experiment: Experiment, seeds: list[int], workers: int) -> Choice:
+def choose(experiment: Experiment, seeds: list[int], workers: int, *, sent: bool = True) -> Choice:
     """Time a few steps one seed at a time and stacked, with all cores and with one worker's, and
-    extrapolate.
+    extrapolate. Unless `sent`, workers make the experiment themselves.
     """
     choice = Choice("loop")
     if len(seeds) == 1:
@@ -66,7 +66,7 @@ def choose(experiment: Experiment, seeds: list[int], workers: int) -> Choice:
         choice.reasons["stacked"] = str(error)
     except torch.OutOfMemoryError:
         choice.reasons["stacked"] = f"{width} seeds at once do not fit the memory"
-    reason = _unsuited(experiment, model, workers, min(choice.seconds.values()))
+    reason = _unsuited(experiment, model, workers, min(choice.seconds.values()), sent)
     if reason:
         choice.reasons["processes"] = reason
     else:
@@ -92,20 +92,22 @@ def width_for(model: nn.Module) -> int:
     return max(1, min(WIDTH, MOST // max(1, sum(parameter.numel() for parameter in model.parameters()))))
 
 
-def _unsuited(experiment: Experiment, model: nn.Module, workers: int, otherwise: float) -> str:
+def _unsuited(experiment: Experiment, model: nn.Module, workers: int, otherwise: float, sent: bool) -> str:
     """Why processes are not worth a timing, or ""."""
     if workers < 2:
         return "there is one core to use"
     if otherwise < 2 * STARTUP:
         return f"starting them takes as long as the whole ({otherwise:.1f} s)"
-    try:
-        content = packed(experiment)
-    except Unsendable as error:
-        return str(error)
-    if defined_in_script(content):
-        return (
-            "the experiment is defined in the main script; put it in a module, or ask for processes by name"
-        )
+    if sent:
+        try:
+            content = packed(experiment)
+        except Unsendable as error:
+            return str(error)
+        if defined_in_script(content):
+            return (
+                "the experiment is defined in the main script; put it in a module, or ask for processes by "
+                "name"
+            )
     if next(model.parameters()).device.type != "cpu":
         return "they would share one accelerator"
     return ""

@@ -1,0 +1,54 @@
+"""A study whose every variant is one `Experiment`, so that the lab can train its seeds one by one or stacked.
+
+@study("cora", "How well does a GCN classify papers?", source="Kipf & Welling, ICLR 2017")
+@dataclass
+class Cora(Trained):
+    epochs: int = 200
+
+    metrics = {"test": "accuracy on the test nodes, %"}
+
+    def experiment(self, device, seed): ...    # an Experiment: model, loss, batches, optimizer
+    def found(self, outcome): ...              # {"test": 81.5} from what came of it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..training import Experiment, Outcome, train_seeds
+
+if TYPE_CHECKING:
+    from .desk import Desk
+
+
+class Trained:
+    """Gives a study `run` and `run_many`; it says `experiment(device, seed)` and `found(outcome)`."""
+
+    @property
+    def alike(self) -> bool:
+        """Whether the seeds have one experiment between them, and so can be stacked."""
+        return True
+
+    def experiment(self, device: torch.device, seed: int) -> Experiment:
+        raise NotImplementedError(f"{type(self).__name__} says no experiment(device, seed).")
+
+    def found(self, outcome: Outcome) -> dict[str, float]:
+        """The study's numbers; the test's, unless a study says otherwise."""
+        return outcome.test
+
+    def run(self, seed: int, lab: Desk) -> dict[str, float]:
+        return self.found(self.experiment(lab.device, seed).run(seed, store=lab))
+
+    def run_many(self, seeds: Sequence[int], desks: Sequence[Desk]) -> list[dict[str, float]]:
+        places = dict(zip(seeds, desks, strict=True))
+        outcomes = train_seeds(
+            self.experiment(desks[0].device, seeds[0]),
+            seeds,
+            backend="stacked",
+            store=places.__getitem__,
+            progress=False,
+        )
+        return [self.found(outcome) for outcome in outcomes]
