@@ -80,8 +80,15 @@ class Calibrate:
         heading, *body = found.table()
         rows = [dict(zip(heading, row, strict=True)) for row in body]
         if self.json:
-            print(json.dumps({"path": str(found.path), "rows": plain(rows)}, allow_nan=False))
+            answer = {"path": str(found.path), "rows": plain(rows), "unsure": found.unsure}
+            print(json.dumps(answer, allow_nan=False))
             return 0
         show_rows(rows, console)
         console.print(f"kept in {found.path}", soft_wrap=True)
+        if found.unsure:
+            console.print(
+                f"measured too unsteadily, so left at the defaults: {', '.join(found.unsure)}. Was the "
+                "machine busy? Run this again when it is idle.",
+                soft_wrap=True,
+            )
         return 0
