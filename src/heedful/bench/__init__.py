@@ -74,13 +74,35 @@ BENCHMARKS: dict[str, Benchmark] = {
 }
 
 
+# What is measured on a GPU: `heedful bench --device cuda`.
+ON_CUDA: dict[str, Benchmark] = {
+    name: Benchmark(name, title, module)
+    for name, title, module in (
+        ("gat", "A GAT layer, forward and backward, against PyTorch Geometric", "gat_cuda"),
+        ("cora-gat", "An epoch of GAT on a graph of Cora's size, as one CUDA graph", "cora_cuda:run_gat"),
+        ("cora-gcn", "An epoch of GCN on a graph of Cora's size, as one CUDA graph", "cora_cuda:run_gcn"),
+        ("polynomial", "Quadratic kernel by features in registers", "quadratic_cuda"),
+        ("overhead", "What attend() adds to a bare SDPA", "softmax_cuda:run_overhead"),
+        ("relative", "Relative tables against SDPA with a dense bias", "softmax_cuda:run_relative"),
+        ("training", "A training step of GPT-mini, compiled, against plain code", "gpt_cuda:run_training"),
+        ("generation", "Text from GPT-mini, against transformers", "gpt_cuda:run_generation"),
+    )
+}
+
+
+def table(device: str) -> dict[str, Benchmark]:
+    """The benchmarks of a device."""
+    return ON_CUDA if device == "cuda" else BENCHMARKS
+
+
 def run(names: Sequence[str] = (), *, quick: bool = False, device: str = "cpu") -> Iterator[Result]:
     """Run the named benchmarks, or all, one after another."""
-    unknown = [name for name in names if name not in BENCHMARKS]
+    known = table(device)
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise ValueError(f"bench: {unknown[0]!r} is unknown; there are {', '.join(BENCHMARKS)}.")
-    for name in names or BENCHMARKS:
-        yield BENCHMARKS[name].run(quick=quick, device=device)
+        raise ValueError(f"bench: {unknown[0]!r} is unknown; there are {', '.join(known)}.")
+    for name in names or known:
+        yield known[name].run(quick=quick, device=device)
 
 
 def machine() -> str:

@@ -33,13 +33,13 @@ class Bench:
 
         silent = self.json == Path("-")
         if self.list:
-            rows = [{"name": name, "title": entry.title} for name, entry in bench.BENCHMARKS.items()]
+            rows = [{"name": name, "title": entry.title} for name, entry in bench.table(self.device).items()]
             self._write(rows)
             if not silent:
                 show_rows(rows, console)
             return 0
         for name in self.names:
-            choose("benchmark", name, bench.BENCHMARKS)
+            choose("benchmark", name, bench.table(self.device))
         results = []
         for result in bench.run(list(self.names), quick=self.quick, device=self.device):
             results.append(result.to_dict())

@@ -202,7 +202,13 @@ class GPT(Generates, Model):
         return self.logits(x), State(before + tokens.shape[-1], tuple(heard))
 
     def decoder(self, state: State, room: int) -> Callable[[Tensor], Tensor]:
-        return Decoder(self, state, room) if fits(self) else super().decoder(state, room)
+        if not fits(self):
+            return super().decoder(state, room)
+        if self.embedding.weight.device.type == "cuda":
+            from .decoding_cuda import recorded
+
+            return recorded(self, state, room) or Decoder(self, state, room)
+        return Decoder(self, state, room)
 
     def parameter_groups(self, decay: float) -> list[dict[str, Any]]:
         """For an optimizer: weights of linear layers with weight decay, everything else without.

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+from ..kernels.recording import captured
 from .batches import Batches, Windows
-from .captured import captured
 from .checkpoint import Checkpoint
 from .distribution import distributed, rank, ranks
 from .experiment import Experiment, Outcome

@@ -20,40 +20,11 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, Optimizer
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from ..kernels.recording import captured
 from .step import Found, Step
 
 WARM = 3  # steps seen until one is recorded: they compile, plan, and make the optimizer's state
 MOST = 4  # recordings
-
-
-def captured(step: Callable[[], Any], *, warm: int = WARM) -> Callable[[], Any]:
-    """step() as a CUDA graph. It is called `warm` times as it is, then once to be recorded; calling the
-    result replays it and returns the tensors it returned then, with new numbers in them.
-
-    Tensors it reads must stay where they are (write new numbers into them), and it must not wait for the GPU
-    (`.item()`, `.cpu()`, `print`).
-
-    >>> if torch.cuda.is_available():
-    ...     x = torch.zeros(3, device="cuda")
-    ...     double = captured(lambda: 2 * x)
-    ...     _ = x.fill_(4)
-    ...     assert double().tolist() == [8, 8, 8]
-    """
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(warm):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found = step()
-
-    def replay():
-        graph.replay()
-        return found
-
-    return replay
 
 
 class CapturedStep:

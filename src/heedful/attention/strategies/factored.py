@@ -10,6 +10,7 @@ import torch
 from ..cost import TRANSCENDENTAL, Cost
 from ..transforms import recompute
 from .base import Strategy, divide_ones, no_kernel, with_ones
+from .expanded import expanded, expands
 from .reference import prepare_launches
 
 FEATURES_AT_ONCE = 1 << 19  # elements of φ held at a time: 2 MiB in float32
@@ -28,6 +29,18 @@ def feature_flops(problem) -> float:
     return problem.similarity.features * (2 * problem.dim + TRANSCENDENTAL)
 
 
+def expanded_cost(problem) -> Cost:
+    """By features made in registers: each tensor is read a few times, and only totals are kept."""
+    features, width = problem.dim**2, problem.value_dim
+    length = problem.rows * (problem.queries + problem.keys)
+    return Cost(
+        2 * length * features * (width + 1),
+        3 * problem.tensor_bytes,
+        8 * problem.rows * features * width + problem.tensor_bytes,
+        24,
+    )
+
+
 class Factored(Strategy):
     name = "factored"
 
@@ -41,7 +54,12 @@ class Factored(Strategy):
             return f"{problem.neighbors.name} leaves someone out"
         return None
 
+    def flavor(self, problem):
+        return "quadratic" if expands(problem) else self.name
+
     def cost(self, problem):
+        if expands(problem):
+            return expanded_cost(problem)
         features, width = problem.similarity.features, problem.value_dim + 1
         length = problem.rows * (problem.queries + problem.keys)
         chunk = chunk_length(problem.rows, features)
@@ -52,6 +70,10 @@ class Factored(Strategy):
             problem.item * problem.rows * (features * width + 3 * min(chunk, problem.keys) * features),
             9 * chunks + prepare_launches(problem),
         )
+
+    def __call__(self, call):
+        out = expanded(call, causal=False)
+        return super().__call__(call) if out is None else out
 
     def run(self, call):
         query, key = call.similarity.prepare(call.query, call.key)

@@ -17,7 +17,8 @@ from ..cost import Cost
 from ..similarity import Polynomial
 from ..transforms import recompute
 from .base import Call, Strategy, divide_ones, no_kernel, with_ones
-from .factored import feature_flops
+from .expanded import expanded, expands
+from .factored import expanded_cost, feature_flops
 from .reference import prepare_launches
 
 
@@ -53,7 +54,15 @@ class Scan(Strategy):
             return f"{problem.position.name} does not decay geometrically"
         return None
 
+    def _expands(self, problem):
+        return expands(problem) and problem.position is None and problem.queries == problem.keys
+
+    def flavor(self, problem):
+        return "quadratic" if self._expands(problem) else self.name
+
     def cost(self, problem):
+        if self._expands(problem):
+            return expanded_cost(problem)
         features, width = problem.similarity.features, problem.value_dim + 1
         chunk = min(chunk_length(features), problem.queries)
         length = problem.rows * max(problem.queries, problem.keys)
@@ -68,6 +77,10 @@ class Scan(Strategy):
             * (features * width * (chunks if problem.gradient else 2) + chunk * features),
             22 * chunks + prepare_launches(problem),
         )
+
+    def __call__(self, call):
+        out = expanded(call, causal=True)
+        return super().__call__(call) if out is None else out
 
     def run(self, call):
         state = None

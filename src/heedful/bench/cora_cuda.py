@@ -1,0 +1,116 @@
+"""A training epoch on a graph the size of Cora, on a GPU: the step as one CUDA graph, beside PyG's as it is.
+
+The same models, data and step as `cora`. heedful is timed as it is, recorded by `captured`, and through
+`train(capture=True)`, which keeps a history as well. PyG is timed eager, as its examples are written, and
+recorded in the same way too, where its layers can be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional as F
+
+from .. import Graph
+from ..models import GAT, GCN
+from ..training import captured, train
+from . import cora
+
+GOAL, EPOCHS = 15, 200
+
+
+def run_gat(*, quick: bool, device: str):
+    return _run("gat", lambda: GAT(cora.WORDS, 8, cora.CLASSES).cuda(), quick)
+
+
+def run_gcn(*, quick: bool, device: str):
+    return _run("gcn", lambda: GCN(cora.WORDS, 16, cora.CLASSES).cuda(), quick)
+
+
+def _run(name: str, build: Callable, quick: bool):
+    torch.manual_seed(0)
+    index, x, classes = cora._data("cuda")
+    graph, sparse = Graph.from_edge_index(index, nodes=cora.NODES), Graph.from_dense(x)
+    ours, learning = build(), cora.LEARNING[name]
+    epochs = 20 if quick else EPOCHS
+    steps = {
+        "heedful": cora._epoch(ours, learning, classes, sparse, graph),
+        "heedful, recorded": captured(_recordable(build(), learning, classes, sparse, graph)),
+        "heedful, recorded, dense features": captured(_recordable(build(), learning, classes, x, graph)),
+    }
+    taken = {what: _seconds(step, epochs) for what, step in steps.items()}
+    taken["heedful, train(capture=True)"] = _trained(build(), learning, classes, sparse, graph, epochs)
+    difference = None
+    try:
+        theirs = cora._RIVALS[name]().cuda()
+    except ImportError:
+        theirs = None
+    if theirs is not None:
+        difference = cora._difference(ours, theirs, x, sparse, graph, index)
+        taken["PyG eager"] = _seconds(cora._epoch(theirs, learning, classes, x, index), epochs)
+        try:
+            taken["PyG, recorded too"] = _seconds(
+                captured(_recordable(cora._RIVALS[name]().cuda(), learning, classes, x, index)), epochs
+            )
+        except Exception:  # it waits for the GPU somewhere
+            torch.cuda.synchronize()
+    best = min(seconds for what, seconds in taken.items() if what.startswith("heedful, recorded"))
+    rows = [
+        {"what": what, "epoch ms": 1e3 * seconds, "times heedful recorded": seconds / best}
+        for what, seconds in taken.items()
+    ]
+    if theirs is None:
+        return rows, "PyTorch Geometric is not installed; nothing to compare with.", None
+    ratio = taken["PyG eager"] / best
+    through = taken["PyG eager"] / taken["heedful, train(capture=True)"]
+    verdict = (
+        f"{ratio:.1f}× PyG eager (goal {GOAL}), {through:.1f}× through train(capture=True); "
+        f"largest difference of logits {difference:.1e}"
+    )
+    return rows, verdict, ratio >= GOAL
+
+
+def _recordable(model, learning: dict, classes, *inputs):
+    """`cora._epoch` with the optimizer's count of steps on the GPU."""
+    model.train()
+    optimizer = torch.optim.Adam(model.parameters(), fused=True, capturable=True, **learning)
+    known = torch.arange(cora.TRAINED, device=classes.device)
+
+    def once():
+        optimizer.zero_grad()
+        F.cross_entropy(model(*inputs)[known], classes[known]).backward()
+        optimizer.step()
+
+    return once
+
+
+def _trained(model, learning: dict, classes, x, graph, epochs: int) -> float:
+    known = torch.arange(cora.TRAINED, device=classes.device)
+
+    def loss(model, _):
+        return F.cross_entropy(model(x, graph)[known], classes[known])
+
+    def go(count: int) -> float:
+        optimizer = torch.optim.Adam(model.parameters(), fused=True, **learning)
+        begun = time.perf_counter()
+        train(model, loss, [None], optimizer, epochs=count, progress=False, capture=True)
+        torch.cuda.synchronize()
+        return time.perf_counter() - begun
+
+    go(20)
+    # What it takes to begin (a recording is made each time) is not an epoch's.
+    return (go(5 * epochs) - go(epochs)) / (4 * epochs)
+
+
+def _seconds(step: Callable[[], object], epochs: int) -> float:
+    """Of one epoch, in a run of them: the next is begun while the GPU is at the last."""
+    for _ in range(5):
+        step()
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    for _ in range(epochs):
+        step()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begun) / epochs

@@ -1,0 +1,106 @@
+"""(q·k + c)² by features in registers, against all pairs: interpreted without a GPU, at small sizes."""
+
+import pytest
+import torch
+
+from heedful import Causal, Everyone, Polynomial, attend
+from heedful.kernels import quadratic, sparse_operators
+
+pytest.importorskip("triton")
+
+
+@pytest.fixture(params=["interpreted", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request, monkeypatch):
+    if request.param == "cuda":
+        if not torch.cuda.is_available():
+            pytest.skip("no CUDA device")
+        return "cuda"
+    if torch.cuda.is_available():
+        pytest.skip("the kernels are compiled here")
+    monkeypatch.setattr(sparse_operators, "on_gpu", lambda device: True)
+    return "cpu"
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Blocks and spans so short that a test has several."""
+    shape_of = quadratic.shape_of
+    monkeypatch.setattr(quadratic, "shape_of", lambda *sizes: shape_of(*sizes)._replace(block=16))
+    monkeypatch.setattr(quadratic, "_span", lambda length, batch, shape, causal: 32)
+
+
+def problem(device, n, m, d, e, dtype=torch.float32):
+    q, k, v = (torch.randn(2, *shape, device=device).to(dtype) for shape in ((n, d), (m, d), (m, e)))
+    return [t.requires_grad_() for t in (q, k, v)], torch.rand(2, n, device=device) + 0.3
+
+
+def compare(tensors, c, causal, tolerance):
+    exact = [t.detach().double().requires_grad_() for t in tensors]
+    out = quadratic.quadratic_attention(*tensors, c, causal)
+    expected = quadratic.composite(*exact, c.double(), causal)
+    gradient = torch.randn_like(expected)
+    actual = [out, *torch.autograd.grad(out, tensors, gradient.to(out.dtype), retain_graph=True)]
+    wanted = [expected, *torch.autograd.grad(expected, exact, gradient)]
+    for x, y in zip(actual, wanted, strict=True):
+        assert x.dtype == tensors[0].dtype and x.shape == y.shape
+        assert (x.double() - y).norm() <= tolerance * y.norm()
+
+
+@pytest.mark.parametrize(("n", "m", "d", "e"), [(70, 50, 16, 16), (33, 90, 5, 20), (40, 40, 32, 3)])
+def test_everyone(seed, n, m, d, e, device, small):
+    compare(*problem(device, n, m, d, e), False, 1e-4)
+
+
+@pytest.mark.parametrize(("n", "d", "e"), [(90, 16, 16), (70, 5, 20)])
+def test_the_past(seed, n, d, e, device, small):
+    compare(*problem(device, n, n, d, e), True, 1e-4)
+
+
+def test_half_precision(seed, device, small):
+    if device == "cpu":
+        pytest.skip("Triton's interpreter multiplies bfloat16 matrices as if they were integers")
+    for causal in (False, True):
+        compare(*problem(device, 64, 64, 16, 16, torch.bfloat16), causal, 2e-2)
+
+
+def test_nobody_heard_and_second_derivatives(seed, device, small):
+    (q, k, v), c = problem(device, 40, 40, 4, 4)
+    with torch.no_grad():
+        q[:, 7] = 0
+        c[:, 7] = 0
+    out = quadratic.quadratic_attention(q, k, v, c, False)
+    assert (out[:, 7] == 0).all() and out.isfinite().all()
+    assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (q, k, v), retain_graph=True))
+    (first,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+    (again,) = torch.autograd.grad(
+        quadratic.composite(q, k, v, c, False).square().sum(), q, create_graph=True
+    )
+    second, wanted = (torch.autograd.grad(g.square().sum(), k)[0] for g in (first, again))
+    assert (second - wanted).norm() <= 1e-3 * wanted.norm()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dim", [16, 32, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_large(seed, dim, dtype, causal):
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    tensors, c = problem("cuda", 5000, 5000, dim, dim, dtype)
+    compare(tensors, c, causal, 1e-4 if dtype is torch.float32 else 2e-2)
+    first, second = (quadratic.quadratic_attention(*tensors, c, causal) for _ in range(2))
+    assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("constant", [1.0, 0.0, -0.5])
+@pytest.mark.parametrize("neighbors", [Everyone(), Causal()], ids=str)
+def test_attend(seed, neighbors, constant, device):
+    """The strategies run the kernels there, at any length of the rows, and agree with the definition."""
+    sizes = torch.logspace(-12, 12, 40, device=device)[:, None]
+    q, k, v = (torch.randn(3, 2, 2, 40, 8, device=device)).unbind()
+    options = {"similarity": Polynomial(2, constant=constant), "neighbors": neighbors}
+    strategy = "factored" if isinstance(neighbors, Everyone) else "scan"
+    out = attend(q * sizes, 1e9 * k, v, strategy=strategy, **options)
+    wide = [x.double() for x in (q * sizes, 1e9 * k, v)]
+    expected = attend(*wide, strategy="reference", **options)
+    assert (out - expected).norm() <= 1e-4 * expected.norm()
