@@ -302,6 +302,7 @@ def test_calibration_reports(capsys, tmp_path, monkeypatch):
     @dataclass
     class Found:
         path = tmp_path / "calibration.json"
+        unsure = {"tiled forward": 0.9}
 
         def table(self):
             return [("strategy", "direction", "error"), ("fused", "forward", "3 %")]
@@ -316,6 +317,7 @@ def test_calibration_reports(capsys, tmp_path, monkeypatch):
     status, out, _ = run(capsys, "calibrate", "--seconds", "7")
     assert status == 0 and asked == {"device": "cpu", "budget": 7.0}
     assert "fused" in out and "3 %" in out and f"kept in {Found.path}" in out
+    assert "left at the defaults: tiled forward" in out
     rows = json.loads(run(capsys, "calibrate", "--json")[1])["rows"]
     assert rows == [{"strategy": "fused", "direction": "forward", "error": "3 %"}]
 
