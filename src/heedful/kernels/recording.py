@@ -35,4 +35,5 @@ def captured(step: Callable[[], Any], *, warm: int = 3) -> Callable[[], Any]:
         graph.replay()
         return found
 
+    replay.step = step  # type: ignore[attr-defined]  # what it holds must live as long as the recording
     return replay
