@@ -147,3 +147,42 @@ def test_studies_that_are_not_one():
     with pytest.raises(TypeError, match="must be a dataclass"):
         lab.study("x", "?", source="")(type("X", (), {}))
     assert "x" not in lab.studies()
+
+
+def test_an_unknown_engine(tmp_path):
+    with pytest.raises(ValueError, match="engine is 'slurm'; it is one of here, ray"):
+        lab.run("toy-slow", engine="slurm", store=tmp_path)
+
+
+def test_a_ray_cluster_finds_the_same(tmp_path, monkeypatch):
+    ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'heedful[ray]')")
+    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        away = lab.run("toy-line", seeds=2, store=tmp_path / "away", engine="ray")
+        broken = lab.run("toy-trouble", seeds=2, store=tmp_path / "away", engine="ray")
+    finally:
+        ray.shutdown()
+    here = lab.run("toy-line", seeds=2, store=tmp_path / "here", backend="loop")
+    assert [t.results for t in away.trials] == [t.results for t in here.trials]
+    assert [t.backend for t in away.trials] == ["ray"] * 4
+    assert [away.store.curves(t) for t in away.trials] == [here.store.curves(t) for t in here.trials]
+    assert any("one is a bad seed" in trial.error for trial in broken.failures)
+
+
+def test_what_comes_back_from_a_cluster(tmp_path):
+    """Without one: the worker's half and the keeping half, in this process."""
+    from heedful.lab.cluster import trained_away
+
+    Line = toys.Line
+    parcel = trained_away("toys", "toy-line", asdict(Line(slope="steep")), 3, "cpu")
+    entry = lab.find("toy-line")
+    with lab.Store(tmp_path) as store:
+        settings = Line(slope="steep")
+        asked = store.begin("toy-line", "full", {}, [3], [(entry.key(settings), asdict(settings))])
+        trial = store.claim(asked, entry.key(settings), 3, backend="ray")
+        parcel.files["sub/note.txt"] = b"kept"
+        parcel.unpack(trial, store)
+        (kept,) = store.trials(asked)
+        assert kept.status == "done" and kept.results == parcel.results
+        assert store.curves(kept)["height"] == parcel.curves["height"] != []
+        assert (kept.folder / "sub" / "note.txt").read_bytes() == b"kept"

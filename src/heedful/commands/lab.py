@@ -55,6 +55,8 @@ class Run:
     """loop, processes or stacked; auto tries them on the first trials."""
     workers: Number = None
     """Processes at once; as many as there are cores unless given."""
+    engine: str = "here"
+    """here, or ray: spread over a Ray cluster (RAY_ADDRESS, or one of this machine)."""
     again: bool = False
     """Run also what is in the store already."""
     runs: Path = Path("runs")
@@ -90,6 +92,7 @@ class Run:
             backend=self.backend,
             workers=self.workers,
             device=self.device,
+            engine=self.engine,
             again=self.again,
             progress=not self.json,
         )

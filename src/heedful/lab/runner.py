@@ -22,12 +22,14 @@ from typing import Any
 import torch
 
 from ..training.choice import choose
+from .cluster import on_cluster
 from .desk import Desk, flush_all
 from .result import Result
 from .store import Busy, Run, Store
 from .study import Study, find
 from .trained import Trained
 
+ENGINES = ("here", "ray")
 BACKENDS = ("auto", "loop", "processes", "stacked")
 WORTH_CHOOSING = 8.0  # seconds of work left, below which timing what is quickest cannot pay off
 WORTH_PROCESSES = 20.0  # nor starting processes
@@ -43,6 +45,7 @@ def run(
     backend: str = "auto",
     workers: int | None = None,
     device: str = "cpu",
+    engine: str = "here",
     again: bool = False,
     progress: bool = False,
 ) -> Result:
@@ -50,11 +53,13 @@ def run(
 
     What is in the store already is not run again unless `again`; interrupted, the same call goes on where it
     stopped. `seeds` is how many (0, 1, …) or which. A failing trial is kept with its error, and the
-    others go on.
+    others go on. `engine="ray"` spreads trials over a Ray cluster (RAY_ADDRESS, or one of this machine).
     """
     study = find(study)
     if backend not in BACKENDS:
         raise ValueError(f"run(): backend is {backend!r}; it is one of {', '.join(BACKENDS)}.")
+    if engine not in ENGINES:
+        raise ValueError(f"run(): engine is {engine!r}; it is one of {', '.join(ENGINES)}.")
     chosen = _seeds(study, seeds, profile)
     variants = study.variants(profile, settings)
     if not variants:
@@ -66,7 +71,7 @@ def run(
     asked = store.begin(study.name, profile, dict(settings or {}), chosen, keyed)
     work = _Work(study, asked, store, device, workers or os.cpu_count() or 1, again)
     with _progress(study, len(keyed) * len(chosen), progress) as tell:
-        work.go(backend, tell)
+        work.go(engine if engine != "here" else backend, tell)
     store.finish(asked)
     return Result(study, asked, store)
 
@@ -104,6 +109,7 @@ class _Work:
                 "processes": partial(self._processes, pool),
                 "loop": self._loop,
                 "stacked": self._stacked,
+                "ray": self._ray,
             }
             while self.todo:
                 before, start = len(self.todo), time.perf_counter()
@@ -187,6 +193,9 @@ class _Work:
                         f"same command again."
                     ) from error
                 tell(len(seeds), label)
+
+    def _ray(self, pairs, tell) -> None:
+        on_cluster(self.study, self.asked, pairs, self.store, device=self.device, again=self.again, tell=tell)
 
     def _pool(self) -> ProcessPoolExecutor:
         """Workers, none of which starts before it has something to do."""
