@@ -19,6 +19,7 @@ from rich.console import Console
 from . import __version__
 from .commands.bench import Bench
 from .commands.calibrate import Calibrate
+from .commands.claims import Claims
 from .commands.common import UsageError, choose
 from .commands.data import Data
 from .commands.doctor import Doctor
@@ -36,6 +37,7 @@ VERBS: dict[str, Any] = {
     "compare": Compare,
     "report": Report,
     "data": Data,
+    "claims": Claims,
     "doctor": Doctor,
 }
 

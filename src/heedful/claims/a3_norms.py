@@ -168,7 +168,7 @@ def dropout_is_ridge(draw, *, closed=ridge, diagonal=True):
         p * p * full + p * (1 - p) * full.diag().diag(),
         role="corrected",
     )
-    if draw.seed == 0:
+    if draw.first:
         yield from _path(draw)
 
 

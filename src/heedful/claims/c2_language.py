@@ -154,7 +154,7 @@ def parroting(draw, *, model=parrot):
         for name, texts in (("book", from_book), ("strange", elsewhere))
     }
     unread = [bird.other[i * 500 : i * 500 + 24] for i in range(30)]
-    chance = sum(longest_copy(t, bird.book) for t in unread) / len(unread)
+    chance = max(1.0, sum(longest_copy(t, bird.book) for t in unread) / len(unread))
     yield note("judged", "a direct measurement: two layers, a page of 600 letters")
     yield at_least("prompts from the page: share continued to the letter for 24 letters", rate, 0.4)
     yield at_least("prompts from the page: longest stretch copied, of 24", copied["book"], 14)

@@ -263,6 +263,8 @@ def pair_cost(nodes: int) -> float:
     stated="O(|E|) against O(n²)",
 )
 def gat_costs(draw, *, edges=edge_cost, pairs=pair_cost):
+    if not draw.first:
+        return
     counts = (2000, 4000, 8000, 16000, 32000)
     yield exponent(
         "GAT, in edges (1000 nodes)",

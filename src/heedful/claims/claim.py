@@ -225,7 +225,8 @@ def check(
     with torch.random.fork_rng(devices=[]):
         for seed in numbers:
             torch.manual_seed(seed)
-            findings += list(chosen.measure(Draw(seed, Path(runs)), **(subjects or {})))
+            draw = Draw(seed, Path(runs), first=seed == numbers[0])
+            findings += list(chosen.measure(draw, **(subjects or {})))
     named: dict[tuple[str, str, str], list[Finding]] = {}
     for each in findings:
         named.setdefault((each.name, each.kind, each.role), []).append(each)

@@ -15,15 +15,18 @@ T = TypeVar("T")
 
 
 class Draw:
-    """Random numbers, shapes and graphs of one seed; `runs` is where the lab keeps its results.
+    """Random numbers, shapes and graphs of one seed.
+
+    `runs` is where the lab keeps its results. `first` is true at the first of several seeds: what no seed can
+    change, such as a count of operations, is measured then.
 
     >>> draw = Draw(0)
     >>> draw.normal(2, 3).dtype, 2 <= draw.integer(2, 5) < 5
     (torch.float64, True)
     """
 
-    def __init__(self, seed: int, runs: Path = Path("runs")):
-        self.seed, self.runs = seed, Path(runs)
+    def __init__(self, seed: int, runs: Path = Path("runs"), *, first: bool = True):
+        self.seed, self.runs, self.first = seed, Path(runs), first
         self.generator = torch.Generator().manual_seed(seed)
 
     def normal(self, *shape: int, std: float = 1.0) -> Tensor:

@@ -147,11 +147,12 @@ class Report:
 
     def run(self, console: Console) -> int:
         from .. import lab
+        from ..claims.page import section
         from ..display import show_rows
         from ..lab.report import newest, report, scoreboard
 
         store = lab.Store(self.runs)
-        path = report(store, self.output)
+        path = report(store, self.output, sections=[section(self.runs)])
         rows = scoreboard(newest(store))
         if self.json:
             print_json({"path": str(path), "rows": rows})

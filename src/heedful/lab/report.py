@@ -17,10 +17,16 @@ from .store import Store
 from .study import Study, studies
 
 
-def report(store: Store | str | os.PathLike = "runs", path: str | os.PathLike | None = None) -> Path:
+def report(
+    store: Store | str | os.PathLike = "runs",
+    path: str | os.PathLike | None = None,
+    *,
+    sections: Sequence[str] = (),
+) -> Path:
     """Write the newest run of every study to one HTML file; its path.
 
-    A study's complete full run is shown before a quick one, a newer before an older.
+    A study's complete full run is shown before a quick one, a newer before an older. `sections` are HTML, put
+    after the studies.
     """
     store = store if isinstance(store, Store) else Store(store)
     results = newest(store)
@@ -29,7 +35,7 @@ def report(store: Store | str | os.PathLike = "runs", path: str | os.PathLike | 
     for result in results:
         _keep_figure(result, path.parent)
     beside = path.with_name(f".{path.name}.part")
-    beside.write_text(page(results), encoding="utf-8")
+    beside.write_text(page(results, sections), encoding="utf-8")
     os.replace(beside, path)
     return path
 
@@ -87,7 +93,7 @@ def verdict(result: Result) -> str:
     return "; ".join(said) or "no published figure"
 
 
-def page(results: Sequence[Result]) -> str:
+def page(results: Sequence[Result], sections: Sequence[str] = ()) -> str:
     """The whole report as HTML."""
     date = time.strftime("%Y-%m-%d %H:%M")
     body = ["<h1>heedful: what the lab found</h1>", f'<p class="soft">{date}</p>']
@@ -99,6 +105,7 @@ def page(results: Sequence[Result]) -> str:
             row["study"] = _Raw(f'<a href="#{html.escape(row["study"])}">{html.escape(row["study"])}</a>')
         body.append(_scrolled(rows))
         body += [_section(result) for result in results]
+    body += sections
     title = "heedful: what the lab found"
     style = resources.files(__package__).joinpath("report.css").read_text()
     return (
