@@ -40,6 +40,8 @@ class Doctor:
     """Score the doctor on its corpus of planted bugs and healthy programs."""
     corpus: Path | None = None
     """Where the corpus is."""
+    seed: int = 0
+    """Of the corpus's programs."""
 
     def run(self, console: Console) -> int:
         if self.self_test:
@@ -85,7 +87,7 @@ class Doctor:
         from ..display import show_rows
         from ..doctor.selftest import self_test
 
-        score = self_test(self.corpus)
+        score = self_test(self.corpus, seed=self.seed)
         if self.json:
             print_json(score.to_dict())
         else:

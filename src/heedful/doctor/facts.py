@@ -54,6 +54,7 @@ class Seen:
     stale: list[float] = field(default_factory=list)
     cleared: int = 0  # steps without gradients because they were cleared
     early: int = 0  # steps without a backward pass since the step before
+    waiting: bool = False  # a forward pass was made before this step, and its backward pass not yet
     judged: int = 0  # steps whose order was judged
     schedule_early: int = 0
     closure: bool = False
@@ -88,7 +89,7 @@ class Layer:
     """Units of one ReLU, over everything seen."""
 
     where: str
-    alive: list[Tensor]  # one entry for each axis that may be the units'
+    alive: Tensor
     samples: int = 0
 
 

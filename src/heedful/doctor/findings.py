@@ -409,7 +409,13 @@ _kind(
     "thousandth as fast.",
     "Each layer shrinks the gradient: saturated activations, weights too small, or depth without skips.",
     "Skips around blocks, He or orthogonal initial weights, ReLU or GELU in place of sigmoids.",
-    explains=("learning-rate-too-low", "cannot-overfit", "dead-units", "gradient-never-arrives"),
+    explains=(
+        "learning-rate-too-low",
+        "cannot-overfit",
+        "dead-units",
+        "gradient-never-arrives",
+        "parameter-never-updated",
+    ),
 )
 _kind(
     "exploding-gradients",
@@ -494,6 +500,7 @@ _kind(
     "ten times above its targets' variance has targets far from where outputs begin.",
     "The last layer's weights are too large, or the targets are not centred and scaled.",
     "Initialise the last layer small; standardise the targets.",
+    explains=("cannot-overfit",),
 )
 _kind(
     "cannot-overfit",
@@ -508,6 +515,7 @@ _kind(
     "guess reaches cannot use its inputs.",
     "Inputs do not reach the outputs: a cut graph, a constant, labels unrelated to inputs.",
     "Follow one sample by hand from input to loss.",
+    explains=("dead-units",),
 )
 _kind(
     "double-softmax",

@@ -270,6 +270,20 @@ def nearest(node, names: dict[int, str]) -> str:
     return ""
 
 
+def units_axis(node, dims: int) -> int:
+    """Which axis of an activation holds its units: channels behind a convolution, else the last."""
+    for _ in range(4):
+        behind = inputs(node)
+        if not behind or "Backward" not in behind[0].name():
+            break
+        node = behind[0]
+        if node.name().startswith("Convolution"):
+            return 1
+        if node.name().startswith(("Addmm", "Mm", "UnsafeView", "Bmm", "View")):
+            break
+    return dims - 1
+
+
 def relus(nodes: list) -> Iterator[tuple[Any, Tensor]]:
     for node in nodes:
         if node.name() == "ReluBackward0":
@@ -389,6 +403,7 @@ class Objective:
     function: Callable[[Any], Tensor] = field(repr=False)
     target: Tensor | None = None
     classes: int | None = None
+    reduction: str = "mean"
 
 
 def objective(loss_value: Tensor, apart: Loss, output: Any) -> Objective | None:
@@ -408,7 +423,12 @@ def objective(loss_value: Tensor, apart: Loss, output: Any) -> Objective | None:
         aim = (arrange(tensor) - given).detach()
         if not torch.allclose((arrange(tensor) - aim), given, atol=1e-5, rtol=1e-4):
             return None
-        return Objective("squares", lambda out: F.mse_loss(arrange(pick(out)), aim, reduction=reduction), aim)
+        return Objective(
+            "squares",
+            lambda out: F.mse_loss(arrange(pick(out)), aim, reduction=reduction),
+            aim,
+            reduction=reduction,
+        )
     assert target is not None
     functions: dict[str, Callable] = {
         "squares": F.mse_loss,
@@ -427,7 +447,7 @@ def objective(loss_value: Tensor, apart: Loss, output: Any) -> Objective | None:
                 arrange(pick(out)).log_softmax(1), target, ignore_index=ignore, reduction=reduction
             )
 
-        return Objective("classes", classes, target, given.shape[1])
+        return Objective("classes", classes, target, given.shape[1], reduction)
     function = functions[apart.kind]
     return Objective(
         apart.kind, lambda out: function(arrange(pick(out)), target, reduction=reduction), target

@@ -90,11 +90,15 @@ def _alone(facts: Facts) -> Seen | None:
     return found[0] if len(found) == 1 else None
 
 
-def _first_batch(facts: Facts) -> tuple[Calls, nn.Module, Batch] | None:
-    """The first recorded batch of a model of which there is a copy as it was at the start."""
+def _first_batch(facts: Facts, whole: bool = False) -> tuple[Calls, nn.Module, Batch] | None:
+    """The first recorded batch of a model of which there is a copy as it was at the start.
+
+    `whole` asks that the model holds all that is trained: of parts trained together, one alone says nothing.
+    """
+    trained = {key for key, slot in facts.slots.items() if slot.norm > 0}
     for batch in facts.batches:
         calls = facts.models.get(id(batch.model))
-        if calls is not None and calls.initial is not None:
+        if calls is not None and calls.initial is not None and not (whole and trained - calls.parameters):
             return calls, calls.initial, batch
     return None
 
@@ -257,13 +261,14 @@ def gradients_that_never_arrive(facts):
     }
     compiled = any("compiled" in text for text in facts.notes)
     cut, unused, still = [], [], []
+    largest = max((slot.norm for slot in facts.slots.values()), default=0.0)
     for key, slot in facts.slots.items():
         if not slot.parameter.requires_grad or key not in facts.names:
             continue
         if slot.norm == 0 and key not in facts.reached:
             (cut if key in ran else unused).append(slot)
-        elif slot.norm > 0 and slot.looks >= 3 and slot.change == 0:
-            still.append(slot)
+        elif slot.norm > 1e-5 * largest and slot.looks >= 3 and slot.change == 0:
+            still.append(slot)  # a bias before a norm has rounding for a gradient, and may stay
     if cut and not compiled:
         yield finding(
             "gradient-never-arrives",
@@ -525,7 +530,7 @@ def dead_units(facts):
     for layer in facts.layers.values():
         if layer.samples < 64:
             continue
-        share = min(1 - float(alive.float().mean()) for alive in layer.alive)
+        share = 1 - float(layer.alive.float().mean())
         if worst is None or share > worst[0]:
             worst = (share, layer)
     if worst is None:
@@ -562,7 +567,7 @@ def learning_rate(facts):
     seen, values = _alone(facts), _values(facts)
     if seen is None or len(values) < 10:
         return
-    start = _median(values[:3])
+    start = values[0]
     late = _median(values[-max(3, len(values) // 4) :])
     if not start > 0:
         return
@@ -574,7 +579,7 @@ def learning_rate(facts):
     facts.measured["learning-rate-too-low"] = gained
     high = ratio > 1.2 or facts.bad_kind == "weight"
     low = not high and gained < 0.01
-    chosen = _first_batch(facts)
+    chosen = _first_batch(facts, whole=True)
     if not (high or low) or chosen is None or seen.closure:
         return
     calls, initial, _ = chosen
@@ -582,7 +587,7 @@ def learning_rate(facts):
     if not batches:
         return
     steps = max(10, min(40, len(values)))
-    factors = (0.1, 0.01) if high else (100.0, 1000.0, 10.0)
+    factors = (0.1, 0.01, 0.001) if high else (1e2, 1e4, 1e6)
     same = twins.replay(initial, calls.model, seen.optimizer, batches, steps, 1.0)
     best = None
     for factor in factors:
@@ -624,6 +629,8 @@ def loss_at_the_start(facts):
     if batch is None or batch.objective is None or not math.isfinite(first):
         return
     aim, first = batch.objective, batch.loss
+    if aim.reduction != "mean":
+        return
     if aim.kind == "classes" and aim.classes and aim.classes > 1:
         ratio, limit = first / math.log(aim.classes), 3.0
         guess = f"ln({aim.classes}) = {math.log(aim.classes):.3g}"
@@ -644,7 +651,7 @@ def loss_at_the_start(facts):
 @rule("normal")
 def one_batch(facts):
     seen, values = _alone(facts), _values(facts)
-    chosen = _first_batch(facts)
+    chosen = _first_batch(facts, whole=True)
     if seen is None or chosen is None or len(values) < 10:
         return
     start, late = _median(values[:3]), _median(values[-max(3, len(values) // 4) :])
@@ -658,10 +665,11 @@ def fits(facts: Facts, initial: nn.Module, batch: Batch) -> Iterable[Finding]:
     guess = twins.constant_guess(batch)
     if guess is None or guess < 1e-6 or sum(p.numel() for p in initial.parameters()) > 5_000_000:
         return
-    _, lowest = twins.overfit(initial, batch)
+    first, lowest = twins.overfit(initial, batch)
     ratio = lowest / guess
     facts.measured["cannot-overfit"] = ratio
-    if math.isfinite(ratio) and ratio > 0.9:
+    # Above the guess and still falling is slow, not stuck.
+    if math.isfinite(ratio) and ratio > 0.9 and (ratio < 1.1 or lowest > 0.9 * first):
         yield finding(
             "cannot-overfit",
             ratio,
@@ -785,19 +793,17 @@ def overlap(facts):
     if len(rows) < 16 or not facts.trained:
         return
     distinct = set(rows)
-    passes = Counter(tuple(batch[:4]) for batch in facts.evaluated)
     if len({row for batch in facts.evaluated for row in batch}) < 0.9 * sum(
         len(batch) for batch in {tuple(batch) for batch in facts.evaluated}
     ):
         return  # samples repeat by themselves
-    del passes
     both = distinct & facts.trained
     share = len(both) / len(distinct)
     facts.measured["train-test-overlap"] = share
     if share < 0.01 or len(both) < 4:
         return
-    if share == 1 and len(distinct) >= len(facts.trained):
-        return  # the training set itself is evaluated, which is a training score
+    if len(both) > 0.9 * len(facts.trained):
+        return  # the whole training set is evaluated, which is a training score
     yield finding(
         "train-test-overlap",
         share,

@@ -5,6 +5,7 @@ Programs are run under one neutral name; what is planted in them stands in a lis
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -109,7 +110,7 @@ def corpus(folder: str | os.PathLike | None = None) -> Path:
 
 
 def self_test(
-    folder=None, *, only: Sequence[str] = (), part: tuple[int, int] = (0, 1), workers: int = 1
+    folder=None, *, only: Sequence[str] = (), part: tuple[int, int] = (0, 1), seed: int = 0, workers: int = 1
 ) -> Score:
     """Run every program under the doctor in a forked process; one part of several where told."""
     place = corpus(folder)
@@ -121,7 +122,7 @@ def self_test(
     unknown = [names[p] for p in chosen if names[p] not in planted]
     if unknown:
         raise ValueError(f"planted.json does not say what is wrong with {', '.join(unknown)}")
-    results = run_all(chosen, workers)
+    results = run_all(chosen, seed, workers)
     return Score(
         [
             Trial(names[p], planted[names[p]], r["found"], r["notes"], r["failed"], r["seconds"])
@@ -130,12 +131,18 @@ def self_test(
     )
 
 
-def run_all(programs: Sequence[Path], workers: int = 1) -> list[dict[str, Any]]:
+def run_all(programs: Sequence[Path], seed: int = 0, workers: int = 1) -> list[dict[str, Any]]:
     """Each program in a fork of a process that has loaded torch, so that none pays for it again."""
     import torch
 
+    # Loaded here, not in every fork: the first optimizer of a process loads torch._dynamo, a second's work.
+    import torch._dynamo
+    import torch.distributed.optim  # noqa: F401
+
+    from . import rules  # noqa: F401
+
     torch.set_num_threads(1)
-    from . import rules  # noqa: F401  before forking
+    gc.freeze()
 
     context = multiprocessing.get_context("fork")
     waiting = list(enumerate(programs))
@@ -145,7 +152,7 @@ def run_all(programs: Sequence[Path], workers: int = 1) -> list[dict[str, Any]]:
         while waiting and len(running) < workers:
             place, program = waiting.pop(0)
             receiver, sender = context.Pipe(duplex=False)
-            process = context.Process(target=_one, args=(str(program), sender))
+            process = context.Process(target=_one, args=(str(program), seed, sender))
             process.start()
             sender.close()
             running.append((place, process, receiver))
@@ -158,10 +165,12 @@ def run_all(programs: Sequence[Path], workers: int = 1) -> list[dict[str, Any]]:
                     results[place] = {"found": [], "notes": [], "failed": "its process died", "seconds": 0.0}
                 process.join()
                 running.remove(entry)
+    gc.unfreeze()
     return results
 
 
-def _one(program: str, sender) -> None:
+def _one(program: str, seed: int, sender) -> None:
+    from ..training.randomness import seed_all
     from .script import watched
 
     start = time.perf_counter()
@@ -170,6 +179,7 @@ def _one(program: str, sender) -> None:
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     os.chdir("/tmp" if os.path.isdir("/tmp") else os.getcwd())
+    seed_all(seed)
     try:
         found = watched("train.py", text, [], None, "normal", show=False)
         failed = found.get("failed", "") or found.get("raised", "")

@@ -97,7 +97,8 @@ def flow(model: nn.Module, batch: Batch) -> Flow:
     try:
         with undisturbed(0), torch.enable_grad():
             loss = loss_of(model, batch)
-            gradients = torch.autograd.grad(loss, [tensor for _, tensor in outputs], allow_unused=True)
+            tensors = [tensor for _, tensor in outputs]
+            gradients = torch.autograd.grad(loss, tensors, allow_unused=True) if tensors else ()
     finally:
         for handle in handles:
             handle.remove()

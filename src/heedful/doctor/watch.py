@@ -526,13 +526,12 @@ class Watch:
         for place, (node, result) in enumerate(graph.relus(nodes)):
             where = f"{place}: {graph.nearest(node, facts.names)}"
             on = result > 0
-            axes = {1, result.dim() - 1} if result.dim() > 2 else {1}
-            alive = [on.movedim(axis, 0).flatten(1).any(1) for axis in sorted(axes)]
+            alive = on.movedim(graph.units_axis(node, on.dim()), 0).flatten(1).any(1)
             layer = facts.layers.get(where)
-            if layer is None or [len(a) for a in layer.alive] != [len(a) for a in alive]:
+            if layer is None or len(layer.alive) != len(alive):
                 layer = facts.layers[where] = Layer(where, alive)
             else:
-                layer.alive = [a | b for a, b in zip(layer.alive, alive, strict=True)]
+                layer.alive = layer.alive | alive
             layer.samples += len(result)
         share = graph.saturations(nodes)
         if share is not None:
@@ -553,6 +552,9 @@ class Watch:
     @_guarded
     def _after_backward(self, outer):
         for seen in self.facts.optimizers.values():
+            if seen.waiting and "F" not in seen.order:
+                seen.early += 1  # this graph was built before the step
+            seen.waiting = False
             seen.order += "B"
             seen.backward_site = outer["site"]
         stale, before = outer["stale"], outer["before"]
@@ -622,6 +624,7 @@ class Watch:
         seen.judged += 1
         last = order.rfind("B")
         if last >= 0 and "Z" not in order[last:]:
+            seen.waiting = order.rfind("F") > last
             return
         gradients = [
             p.grad for group in seen.optimizer.param_groups for p in group["params"] if p.grad is not None

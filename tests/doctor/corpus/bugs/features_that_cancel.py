@@ -1,0 +1,23 @@
+import torch
+from torch import nn
+
+
+class LinearAttention(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = self.q(x), self.k(x), self.v(x)  # no positive feature map
+        top = q @ (k.transpose(1, 2) @ v)
+        return top / (q @ k.sum(1, keepdim=True).transpose(1, 2))
+
+
+model = nn.Sequential(LinearAttention(), nn.LayerNorm(8), nn.Flatten(), nn.Linear(80, 3))
+opt = torch.optim.Adam(model.parameters(), lr=1e-3)
+x, y = torch.randn(96, 10, 8), torch.randint(3, (96,))
+for _ in range(20):
+    i = torch.randint(96, (16,))
+    opt.zero_grad()
+    nn.functional.cross_entropy(model(x[i]), y[i]).backward()
+    opt.step()
