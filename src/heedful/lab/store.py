@@ -328,7 +328,7 @@ def about() -> dict[str, Any]:
         "machine": f"{platform.machine()}, {os.cpu_count()} cores" + (f", {gpu}" if gpu else ""),
         "system": platform.platform(),
         "host": socket.gethostname(),
-        "command": " ".join(map(str, sys.argv)),
+        "command": " ".join([Path(sys.argv[0]).name, *map(str, sys.argv[1:])]),
         "date": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
 

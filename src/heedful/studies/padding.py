@@ -46,7 +46,10 @@ class Padding(Trained):
     clean: bool = False  # draws a real validation set, instead of the first training images once more
 
     axes = ("net", "padding")
-    quick = {"epochs": 6, "train": 400, "axes": {"net": ["Net1"], "padding": ["valid", "full"]}}
+    quick = {
+        "epochs": 10, "train": 500, "batch": 25,
+        "axes": {"net": ["Net1"], "padding": ["valid", "full"]},
+    }  # fmt: skip
     seeds = {"quick": 2, "full": 10}
     ddof = 0
     metrics = {"val": "accuracy on images like the training's, %", "test": "accuracy with heights swapped, %"}
