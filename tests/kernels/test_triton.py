@@ -245,7 +245,8 @@ def test_only_what_is_asked_for(seed, kind, device, hubs):
     for only, everything in zip(tensors, expected, strict=True):
         some = {name: t.detach().requires_grad_(name == only) for name, t in tensors.items()}
         out = call(sparse_attention, kind, some, structure._replace(colptr=None), options)
-        assert torch.equal(torch.autograd.grad(out, some[only], gradient)[0], everything)
+        # Compiled for other outputs, the same sum may be contracted elsewhere.
+        assert torch.allclose(torch.autograd.grad(out, some[only], gradient)[0], everything, 1e-12, 1e-12)
 
 
 def test_indices_and_offsets_of_64_bits(seed, device, hubs, monkeypatch):

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch.nn import functional as F
 
 from .. import Graph
 from ..models import GAT, GCN
-from ..training import captured, train
+from ..training import Experiment, captured, train
+from ..training.stacked import run_stacked
 from . import cora
 
-GOAL, EPOCHS = 15, 200
+GOAL, EPOCHS, SEEDS = 15, 200, 100
 
 
 def run_gat(*, quick: bool, device: str):
@@ -42,6 +44,7 @@ def _run(name: str, build: Callable, quick: bool):
     }
     taken = {what: _seconds(step, epochs) for what, step in steps.items()}
     taken["heedful, train(capture=True)"] = _trained(build(), learning, classes, sparse, graph, epochs)
+    taken[f"heedful, {SEEDS} seeds stacked"] = _stacked(build, learning, classes, sparse, graph, epochs)
     difference = None
     try:
         theirs = cora._RIVALS[name]().cuda()
@@ -63,13 +66,13 @@ def _run(name: str, build: Callable, quick: bool):
     ]
     if theirs is None:
         return rows, "PyTorch Geometric is not installed; nothing to compare with.", None
-    ratio = taken["PyG eager"] / best
+    ratio, many = taken["PyG eager"] / best, taken[f"heedful, {SEEDS} seeds stacked"] / best
     through = taken["PyG eager"] / taken["heedful, train(capture=True)"]
     verdict = (
-        f"{ratio:.1f}× PyG eager (goal {GOAL}), {through:.1f}× through train(capture=True); "
-        f"largest difference of logits {difference:.1e}"
+        f"{ratio:.1f}× PyG eager (goal {GOAL}), {through:.1f}× through train(capture=True); {SEEDS} seeds "
+        f"stacked cost {many:.1f}× one (goal 10); largest difference of logits {difference:.1e}"
     )
-    return rows, verdict, ratio >= GOAL
+    return rows, verdict, ratio >= GOAL and many <= 10
 
 
 def _recordable(model, learning: dict, classes, *inputs):
@@ -102,6 +105,30 @@ def _trained(model, learning: dict, classes, x, graph, epochs: int) -> float:
     go(20)
     # What it takes to begin (a recording is made each time) is not an epoch's.
     return (go(5 * epochs) - go(epochs)) / (4 * epochs)
+
+
+def _stacked(build, learning: dict, classes, x, graph, epochs: int) -> float:
+    """An epoch of all seeds."""
+    known = torch.arange(cora.TRAINED, device=classes.device)
+    experiment = Experiment(
+        model=build,
+        loss=lambda model, _: F.cross_entropy(model(x, graph)[known], classes[known]),
+        batches=[None],
+        optimizer=lambda model: torch.optim.Adam(model.parameters(), **learning),
+        epochs=1,
+        capture=True,
+    )
+
+    def go(count: int) -> float:
+        ticks: list[float] = []
+        run_stacked(
+            replace(experiment, epochs=count),
+            list(range(SEEDS)),
+            watch=lambda: ticks.append(time.perf_counter()),
+        )
+        return (ticks[-1] - ticks[9]) / (len(ticks) - 10)
+
+    return go(max(20, epochs // 2))
 
 
 def _seconds(step: Callable[[], object], epochs: int) -> float:

@@ -90,7 +90,8 @@ def _compare(index: Tensor, x: Tensor, heads: int, dim: int, quick: bool, short:
         forward, step = _forward(module, features, structure), _step(module, features, structure)
         row = {
             "what": name,
-            "forward ms": milliseconds(forward, rounds),
+            # (A forward pass alone would be compiled a second time.)
+            "forward ms": None if "compiled" in name else milliseconds(forward, rounds),
             "step ms": milliseconds(step, rounds),
             "peak MiB": peak_memory(step, "cuda") / 2**20,
             "difference": difference.get(name),

@@ -67,10 +67,6 @@ def moments(
     a, b, e = group * A + tl.arange(0, A), tl.arange(0, DP), tl.arange(0, EP)
     x, y, h, c = x + batch * length * D, y + batch * length * E, h + batch * length, c + batch * length
     total = tl.zeros((A * DP, EP), tl.float32)
-    matrix = tl.zeros((DP, DP), tl.float32)
-    linear = tl.zeros((DP,), tl.float32)
-    rest = tl.zeros((EP,), tl.float32)
-    rest_weight = tl.zeros((BLOCK,), tl.float32)
     stop = tl.minimum(split * span + span, length)
     for start in range(split * span, stop, BLOCK):
         n = start + tl.arange(0, BLOCK)
@@ -79,22 +75,28 @@ def moments(
         xt, yt = rows(x, n, here, b, D), rows(y, n, here, e, E)
         phi = features(columns(x, n, here, cn, a, D, DP, 1.0), xt, A, DP)
         total = tl.dot(tl.trans(phi), yt, total, input_precision=PRECISION)
-        if group == last:
-            if GIVEN:
-                hn, full = numbers(h, n, here, True), xt.to(tl.float32)
-                weighted = full * hn[:, None]
-                matrix = tl.dot(tl.trans(full), weighted, matrix, input_precision="tf32x3")
-                linear += tl.sum(weighted * cn[:, None], 0)
-                rest_weight += cn * cn * hn
-            else:
-                matrix = tl.dot(tl.trans(xt), xt, matrix, input_precision=PRECISION)
-                linear += tl.sum(xt.to(tl.float32), 0)
-                rest_weight += cn
-            rest += tl.sum(yt.to(tl.float32) * (cn * cn)[:, None], 0)
     place = batch * splits + split
     f = group * (A * DP) + tl.arange(0, A * DP)
     tl.store(second + (place * ((last + 1) * A * DP) + f)[:, None] * EP + e[None, :], total)
     if group == last:
+        # A loop of its own: two products in one, the second in a branch, came out wrong (Triton 3.6, wgmma).
+        matrix = tl.zeros((DP, DP), tl.float32)
+        linear = tl.zeros((DP,), tl.float32)
+        rest = tl.zeros((EP,), tl.float32)
+        rest_weight = tl.zeros((BLOCK,), tl.float32)
+        for start in range(split * span, stop, BLOCK):
+            n = start + tl.arange(0, BLOCK)
+            here = n < stop
+            cn, hn = numbers(c, n, here, GIVEN), numbers(h, n, here, GIVEN)
+            xt, yt = rows(x, n, here, b, D), rows(y, n, here, e, E).to(tl.float32)
+            weighted = xt.to(tl.float32) * hn[:, None]
+            if GIVEN:
+                matrix = tl.dot(tl.trans(xt.to(tl.float32)), weighted, matrix, input_precision="tf32x3")
+            else:
+                matrix = tl.dot(tl.trans(xt), xt, matrix, input_precision=PRECISION)
+            linear += tl.sum(weighted * cn[:, None], 0)
+            rest += tl.sum(yt * (cn * cn)[:, None], 0)
+            rest_weight += cn * cn * hn
         mass += place * ((DP + 1) * DP)
         tl.store(mass + b[:, None] * DP + b[None, :], matrix)
         tl.store(mass + DP * DP + b, linear)

@@ -44,6 +44,7 @@ class CapturedStep:
             self._side = torch.cuda.Stream()
         self._seen: dict[tuple, list[list]] = {}  # by kind of step, what the last ones were given
         self._recordings: dict[tuple, _Recording] = {}
+        self._last: _Recording | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.take, name)
@@ -51,35 +52,61 @@ class CapturedStep:
     def __call__(self, window: list, place: str) -> tuple[float, Found]:
         if self.reason:
             return self.take(window, place)
+        last = self._last
+        if last is not None and last.repeats(window, self.take.optimizer):
+            return last.total, last.replay()
         leaves, form = tree_flatten(window)
         counts = tuple(self.take.samples(batch) for batch in window)
         key = (form, counts, tuple(map(_kind, leaves)), settings_of(self.take.optimizer))
-        recording = self._recordings.get(key)
+        recording = self._last = self._recordings.get(key)
         if recording is not None:
             if recording.feed(leaves):
-                return float(sum(counts)), recording.replay()
+                return recording.total, recording.replay()
             del self._recordings[key]  # something came anew that was taken to stay
+            self._last = None
         seen = self._seen.setdefault(key, [])
         seen[:] = [*seen[1 - WARM :], leaves]
         if len(seen) < WARM or len(self._recordings) >= MOST:
-            return self._as_usual(window, place)
+            return self._as_usual(window, place, judge=len(seen) > 1)  # the first may compile and wait
         try:
-            recording = _Recording(self.take, seen, form, place)
+            recording = _Recording(self.take, seen, form, place, float(sum(counts)))
         except Exception as error:  # whatever it is, the step itself can still be taken
-            self.reason = f"a step cannot be recorded ({error})"
-            self._warn()
-            torch.cuda.synchronize()
+            self._give_up(f"a step cannot be recorded ({error})")
             return self.take(window, place)
-        self._recordings[key] = recording
-        return float(sum(counts)), recording.replay()
+        self._recordings[key] = self._last = recording
+        recording.window, recording.settings = list(window), settings_of(self.take.optimizer)
+        return recording.total, recording.replay()
 
-    def _as_usual(self, window: list, place: str) -> tuple[float, Found]:
-        """Beside the stream of everything else: what is made there can be recorded later."""
+    def _as_usual(self, window: list, place: str, judge: bool) -> tuple[float, Found]:
+        """Beside the stream of everything else: what is made there can be recorded later.
+
+        A step that waits for the GPU is told by torch, so that no recording of it is tried: broken off, one
+        leaves torch's generator unusable.
+        """
         self._side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._side):
-            found = self.take(window, place)
+        before = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            with torch.cuda.stream(self._side), warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                found = self.take(window, place)
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
         torch.cuda.current_stream().wait_stream(self._side)
+        waits = [one for one in told if "synchronizing CUDA operation" in str(one.message)]
+        for one in told:
+            if one not in waits:
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        if waits and judge:
+            where = f"{waits[-1].filename}:{waits[-1].lineno}"
+            self._give_up(f"a step cannot be recorded (it waits for the GPU, {where})")
         return found
+
+    def _give_up(self, reason: str) -> None:
+        self.reason = reason
+        self._recordings.clear()
+        self._last = None
+        self._warn()
 
     def _warn(self) -> None:
         warnings.warn(f"train(capture=True): {self.reason}; steps are taken as usual.", stacklevel=4)
@@ -90,7 +117,10 @@ class _Recording:
     others it has its own, into which every batch is copied.
     """
 
-    def __init__(self, take: Step, seen: list[list], form: Any, place: str):
+    def __init__(self, take: Step, seen: list[list], form: Any, place: str, total: float):
+        self.total = total  # samples
+        self.window: list = []
+        self.settings: tuple = ()
         leaves = seen[-1]
         stays = [all(other[n] is leaf for other in seen) for n, leaf in enumerate(leaves)]
         own = [leaf if same else leaf.clone() for leaf, same in zip(leaves, stays, strict=True)]
@@ -100,6 +130,14 @@ class _Recording:
         torch.cuda.synchronize()
         with torch.cuda.graph(self.graph):
             _, self.found = take(tree_unflatten(own, form), place)
+
+    def repeats(self, window: list, optimizer: Optimizer) -> bool:
+        """Whether this is the step before, once more: the very same batches, and nothing to be copied."""
+        if self.changing or len(window) != len(self.window):
+            return False
+        if any(one is not other for one, other in zip(window, self.window, strict=True)):
+            return False
+        return self.settings == settings_of(optimizer)
 
     def feed(self, leaves: list) -> bool:
         """Put a batch where it is read; False if something came anew that was taken to stay."""
@@ -144,6 +182,39 @@ class CapturedEvaluation:
         return self(model)
 
 
+class RecordedStack:
+    """A step of a stack, function(window, totals), recorded while the same batches come again and again."""
+
+    def __init__(self, function: Callable[..., dict[str, Tensor]]):
+        self.function = function
+        self.forget()
+
+    def forget(self) -> None:
+        """The stack has changed: begin again."""
+        self.given: list = []
+        self.times = 0
+        self.replay: Callable[[], dict[str, Tensor]] | None = None
+
+    def __call__(self, window: list, totals: list[float]) -> dict[str, Tensor]:
+        given = [part for joined in window for part in (joined.batch, *joined.counts)]
+        same = len(given) == len(self.given) and all(
+            a is b or (not isinstance(a, Tensor) and a == b) for a, b in zip(given, self.given, strict=True)
+        )
+        if not same:
+            self.forget()
+        self.given, self.times = given, self.times + 1
+        if self.replay is None and self.times > WARM:
+            self.replay = captured(lambda: self.function(window, totals), warm=0)
+        if self.replay is not None:
+            return self.replay()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            found = self.function(window, totals)
+        torch.cuda.current_stream().wait_stream(side)
+        return found
+
+
 def unsuited(take: Step) -> str:
     """Why a step cannot be recorded, or ""."""
     if take.parameters[0].device.type != "cuda":
@@ -174,10 +245,7 @@ def make_capturable(optimizer: Optimizer) -> None:
 def settings_of(optimizer: Optimizer) -> tuple:
     """What of an optimizer is fixed in a recording: its numbers, and which parameters it holds."""
     return tuple(
-        (
-            tuple((name, value) for name, value in part.items() if name != "params"),
-            tuple(map(id, part["params"])),
-        )
+        tuple(tuple(map(id, value)) if name == "params" else value for name, value in part.items())
         for part in optimizer.param_groups
     )
 

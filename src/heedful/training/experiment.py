@@ -31,7 +31,9 @@ class Experiment:
         loss: as for `train`.
         batches: the same for all seeds, or a function that makes them from the seed.
         optimizer: makes an optimizer from a model.
-        epochs, steps, accumulate, clip, precision, evaluate, every, stop, samples, capture: as for `train`.
+        epochs, steps, accumulate, clip, precision, evaluate, every, stop, samples: as for `train`.
+        capture: as for `train`; of a stack, too, whose seeds then draw from one generator together: each as
+            random as alone, but not the same numbers.
         schedule: makes a scheduler from an optimizer.
         test: measured once, in eval mode without gradients, on the best weights if `stop` kept some and on
             the last otherwise; returns a dictionary of numbers.

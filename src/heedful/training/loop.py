@@ -158,7 +158,8 @@ class Training:
         self.found: Found = {}  # what the last step measured; on an accelerator, tensors
         self.row: Found | None = None  # what an evaluation found, while callbacks are told of it
         self.reason = ""
-        self._pending: list[tuple[int, int, float, Found]] = []
+        self._pending: list[tuple[int, int, float | None, Found]] = []
+        self._looked = 0  # the step of the last evaluation
 
     def stop(self, reason: str = "a callback") -> None:
         """End the training after this step."""
@@ -187,6 +188,7 @@ class Training:
                 if not self.reason:
                     self._keep()
         self._look()
+        self._settle()
         self.recorder.history.stopped = self.reason or "done"
         self._keep(now=True)
         return self.recorder.history
@@ -203,6 +205,9 @@ class Training:
         """Write down what was measured; on an accelerator, wait for it."""
         pending, self._pending = fetched(self._pending), []
         for step, epoch, samples, found in pending:
+            if samples is None:
+                self.recorder.evaluation(step, epoch, {})
+                continue
             numbers = as_numbers(found, "loss")
             if not math.isfinite(numbers["loss"]):
                 raise not_finite(numbers["loss"], f"step {step} (epoch {epoch})", self.optimizer)
@@ -210,10 +215,15 @@ class Training:
 
     def _look(self) -> None:
         """Evaluate, unless that was done at this step."""
+        if self.step == self._looked:
+            return
+        self._looked = self.step
+        plateau = isinstance(self.schedule, ReduceLROnPlateau)
+        if self.evaluate is None and not self.callbacks and not plateau and not self.take.look:
+            self._pending.append((self.step, self.epoch, None, {}))  # the row can wait for its numbers
+            return
         self._settle()
         history, found = self.recorder.history, {}
-        if self.step == (history.last or {"step": 0})["step"]:
-            return
         if self.evaluate is not None:
             found = evaluated(self.model, self.evaluate, self.take.precision)
             found = self.take.group.from_first(found)  # all processes must judge alike
@@ -222,7 +232,7 @@ class Training:
             history.best = Best(snapshot.copy_of(snapshot.weights_of(self.model)), history.last)
         if verdict.stop:
             self.stop(f"{self.recorder.rule} at epoch {self.epoch}")
-        if isinstance(self.schedule, ReduceLROnPlateau):
+        if plateau:
             self.schedule.step(history.last.get("val_loss", history.last["loss"]))
         self._tell(history.last)
 
@@ -300,6 +310,7 @@ class Training:
         if scaler is not None:
             scaler.load_state_dict(state["scaler"])
         self.recorder.restore(state["recorder"])
+        self._looked = int((self.recorder.history.last or {"step": 0})["step"])
         self.feed.restore(state["feed"][group.rank])
         for part, kept in zip(self.callbacks, state["callbacks"], strict=True):
             if kept is not None:
@@ -332,7 +343,9 @@ def in_eval_mode(model: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def fetched(pending: list[tuple[int, int, float, Found]]) -> list[tuple[int, int, float, Found]]:
+def fetched(
+    pending: list[tuple[int, int, float | None, Found]],
+) -> list[tuple[int, int, float | None, Found]]:
     """The same with numbers in place of an accelerator's tensors, which come over together."""
     apart: dict[tuple, list[tuple[dict, str, Tensor]]] = {}
     pending = [(step, epoch, samples, dict(found)) for step, epoch, samples, found in pending]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -43,9 +43,14 @@ class Stack:
         models: one a seed, alike but for the numbers in their parameters and buffers.
         streams: of their random numbers.
         running: the buffers training changes; others are stacked only if they differ between the models.
+        together: let all draw from torch's generator, at once. No seed then gets what it would draw alone,
+            but the draws are independent still, and can be recorded as a CUDA graph.
     """
 
-    def __init__(self, models: list[nn.Module], streams: Streams, running: set[str]):
+    def __init__(
+        self, models: list[nn.Module], streams: Streams, running: set[str], *, together: bool = False
+    ):
+        self.together = together
         self.model = copy.deepcopy(models[0])  # whose tensors are replaced by each seed's in turn
         self.streams, self.running = streams, sorted(running)
         _check_alike(models)
@@ -71,12 +76,13 @@ class Stack:
         """
 
         def inside(index, tensors, batch):
-            with self._holding(tensors), self.streams.within(index):
+            drawing = nullcontext() if self.together else self.streams.within(index)
+            with self._holding(tensors), drawing:
                 found = function(self.model, batch)
                 return found, {name: self._held(name) for name in self.running}
 
-        index = torch.arange(len(self))
-        found, after = torch.vmap(inside, (0, 0, dims), randomness="error")(index, self.tensors, batch)
+        index, how = torch.arange(len(self)), "different" if self.together else "error"
+        found, after = torch.vmap(inside, (0, 0, dims), randomness=how)(index, self.tensors, batch)
         self.tensors |= after
         return found
 

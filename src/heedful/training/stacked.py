@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from . import randomness, snapshot
+from .captured import RecordedStack, make_capturable
 from .experiment import Experiment, Outcome
 from .feeds import Feeds, Joined
 from .history import Best, Recorder
@@ -71,8 +72,13 @@ class _Stacked:
             self.streams.add_cuda(self.device, [state["cuda"][place] for state in generators])
         self.feeds = Feeds(experiment, self.seeds, self.streams, generators)
         running, self.first_loss = self._try_alone(generators[0])
-        self.stack = Stack(self.models, self.streams, running)
+        recorded = experiment.capture and self.device.type == "cuda"
+        self.stack = Stack(self.models, self.streams, running, together=recorded)
         self.optimizer = self.stack.optimizer(experiment.optimizer, self.models[0])
+        self.recording = None
+        if recorded and not running and experiment.schedule is None and experiment.clip is None:
+            self.recording = RecordedStack(self._computed)
+            make_capturable(self.optimizer)
         self.schedule = None if experiment.schedule is None else experiment.schedule(self.optimizer)
         if isinstance(self.schedule, ReduceLROnPlateau):
             raise Unstackable("ReduceLROnPlateau would give each seed a rate of its own.")
@@ -123,8 +129,17 @@ class _Stacked:
     def _take(self, window: list[Joined]) -> None:
         """One step of every seed."""
         self.step += 1
-        self.optimizer.zero_grad(set_to_none=True)
         totals = [sum(counts) for counts in zip(*(joined.counts for joined in window), strict=True)]
+        means = self._computed(window, totals) if self.recording is None else self.recording(window, totals)
+        columns = dict(zip(means, torch.stack(list(means.values())).tolist(), strict=True))
+        self._check(columns["loss"])
+        for place, numbers in enumerate(zip(*columns.values(), strict=True)):
+            row = dict(zip(means, numbers, strict=True))
+            self.recorders[place].step(self.step, self.epoch, totals[place], row)
+
+    def _computed(self, window: list[Joined], totals: list[float]) -> dict[str, Tensor]:
+        """All that is done for a step, and what it measured, (seeds,) each."""
+        self.optimizer.zero_grad(set_to_none=True)
         means: dict[str, Tensor] = {}
         for joined in window:
             with self.precision():
@@ -136,17 +151,14 @@ class _Stacked:
             found["loss"].sum().backward()
             for name, number in found.items():
                 means[name] = number.detach() + means[name] if name in means else number.detach()
-        losses = means["loss"].tolist()
-        self._check(losses)
+        if self.device.type == "cpu":  # elsewhere, looking at a number means to wait for it
+            self._check(means["loss"].tolist())
         if self.experiment.clip is not None:
             means["gradient_norm"] = self._clip(self.experiment.clip)
         self.optimizer.step()
         if self.schedule is not None:
             self.schedule.step()
-        columns = [means[name].tolist() for name in means]
-        for place, numbers in enumerate(zip(*columns, strict=True)):
-            row = dict(zip(means, numbers, strict=True))
-            self.recorders[place].step(self.step, self.epoch, totals[place], row)
+        return means
 
     def _measured(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
         value, found = parted(self.experiment.loss(model, batch))
@@ -168,7 +180,7 @@ class _Stacked:
                 )
         tolerance = 1e-3 if self.precision.dtype is None else 3e-2
         off = abs(losses[0] - self.first_loss) > tolerance * max(1, abs(self.first_loss))
-        if self.step == 1 and self.experiment.accumulate == 1 and off:
+        if self.step == 1 and self.experiment.accumulate == 1 and off and not self.stack.together:
             raise Unstackable(
                 f"stacked, the first loss of seed {self.seeds[0]} is {losses[0]:g}; alone it is "
                 f"{self.first_loss:g}. Something in the loss or the model does not follow vmap."
@@ -230,6 +242,8 @@ class _Stacked:
         self.recorders = [self.recorders[place] for place in rest]
         if rest:
             self.stack.keep(rest, self.optimizer)
+            if self.recording is not None:
+                self.recording.forget()
             self.feeds.keep(rest)
 
 
