@@ -328,9 +328,14 @@ def about() -> dict[str, Any]:
         "machine": f"{platform.machine()}, {os.cpu_count()} cores" + (f", {gpu}" if gpu else ""),
         "system": platform.platform(),
         "host": socket.gethostname(),
-        "command": " ".join([Path(sys.argv[0]).name, *map(str, sys.argv[1:])]),
+        "command": " ".join([_program(), *map(str, sys.argv[1:])]),
         "date": time.strftime("%Y-%m-%d %H:%M:%S"),
     }
+
+
+def _program() -> str:
+    name = Path(sys.argv[0]).name
+    return "heedful" if name == "__main__.py" else name
 
 
 def _born(pid: int) -> float | None:
