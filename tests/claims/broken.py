@@ -240,7 +240,7 @@ BROKEN = {
     "A3.3": {"closed": unmasked_sum},
     "A3.4": {"descend": drifting},
     "A4": {"probe": growing_distances},
-    "B1.1": {"results": no_gain()},
+    "B1.1": {"results": no_gain(), "probe": lambda kind, width: 60.0},
     "B1.2": {"printed": b1.right_gradients},
     "B1.3": {"basis": "eigen"},
     "B1.4": {"other": lambda W1, W2, draw: (-W1, -W2)},

@@ -106,8 +106,7 @@ def attention_by_graph(q, k, v):
     "Single-head attention is a graph net on the complete graph.",
     stated="h_i' = Σ_j α_ij V h_i",
     corrected="h_i' = Σ_j α_ij V h_j: values come from the neighbours. With V h_i the weights would add up "
-    "to one "
-    "and nobody would hear anybody.",
+    "to one and nobody would hear anybody.",
 )
 def attention_is_a_graph_net(draw, *, over_graph=attention_by_graph, speaker="i"):
     for _ in range(4):
@@ -144,11 +143,9 @@ def hops(layer, length: int, width: int, draw) -> float:
     A,
     "Long-range dependencies are hard for attention because far states have no direct connection.",
     stated="no direct connection between distant states",
-    corrected="Any two tokens are one step apart (a recurrent net: as many as lie between). What grows with "
-    "the "
-    "length n is the number of edges, n², and dilution: a token that stands out by a fixed score gets a "
-    "weight that "
-    "falls like 1/n.",
+    corrected="Any two tokens are one step apart (a recurrent net: as many as lie between). What grows "
+    "with the length n is the number of edges, n², and dilution: a token that stands out by a fixed score "
+    "gets a weight that falls like 1/n.",
 )
 def long_range(draw, *, layer=lambda x: attend(x, x, x)):
     length = draw.integer(8, 16)

@@ -45,11 +45,9 @@ def loops(x: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     A,
     "The batch, layer and instance statistics of the given 4 × 2 × 3 tensor are as printed.",
     stated="batch μ = [2.5, 2.5], σ² = [1.08, 1.42]; layer μ = [17, 16, 15, 12]/6, σ² = [1.14, 1.22, .92, "
-    "1.33]; "
-    "instance σ² of sample 3, channel 2: .89",
-    corrected="The batch and layer statistics hold. The instance variance of sample 3, channel 2, of (4, 1, "
-    "2), is "
-    "14/9 = 1.56; the instance means are [[3, 8/3], [8/3, 8/3], [8/3, 7/3], [5/3, 7/3]].",
+    "1.33]; instance σ² of sample 3, channel 2: .89",
+    corrected="The batch and layer statistics hold. The instance variance of sample 3, channel 2, of (4, "
+    "1, 2), is 14/9 = 1.56; the instance means are [[3, 8/3], [8/3, 8/3], [8/3, 7/3], [5/3, 7/3]].",
 )
 def statistics(draw, *, moments=moments_over, instance=0.89):
     x = torch.tensor(GIVEN, dtype=torch.float64)

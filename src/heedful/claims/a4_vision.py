@@ -19,7 +19,7 @@ from .evidence import at_least, at_most, curve, note, same
 
 @lru_cache(8)
 def trained_vit(
-    seed: int, activation: str = "gelu", position: str = "learned", epochs: int = 7
+    seed: int, activation: str = "gelu", position: str = "learned", epochs: int = 5
 ) -> tuple[ViT, float]:
     """A ViT of three layers on digits, 16 patches of 2 × 2; the model and its test accuracy, %."""
     from .. import data
@@ -53,13 +53,11 @@ def distances(model: ViT) -> Tensor:
     "A4",
     A,
     "A vision transformer reads patches as tokens with a class token and learned positions; some heads of "
-    "the first "
-    "layer look at the whole image, and attention distance grows with depth.",
+    "the first layer look at the whole image, and attention distance grows with depth.",
     stated="global heads in layer 1; distance grows with depth",
     corrected="It learns, and heads of the first layer look as far as uniform attention does. Distance "
-    "grows with depth by "
-    "less than a tenth here: at this size (16 patches, three layers) every layer looks almost everywhere "
-    "already.",
+    "grows with depth by less than a tenth here: at this size (16 patches, three layers) every layer looks "
+    "almost everywhere already.",
 )
 def vision_transformer(draw, *, train=trained_vit, probe=distances):
     model, right = train(draw.seed)
@@ -129,8 +127,8 @@ ORIGINAL = ("relu", "post")
     "A vision transformer differs from the original transformer by GELU and learned positions.",
     stated="GELU for ReLU, learned for sinusoidal positions",
     corrected="By these, and by where it normalises: before each branch, not after the sum. With all three "
-    "changed back the "
-    "blocks are the same. At this size neither GELU nor learned positions matter much to accuracy.",
+    "changed back the blocks are the same. At this size neither GELU nor learned positions matter much to "
+    "accuracy.",
 )
 def differences(draw, *, vit=("gelu", "pre"), train=trained_vit):
     x = draw.normal(5, 8)

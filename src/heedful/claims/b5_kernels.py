@@ -28,9 +28,8 @@ def _features(x: Tensor) -> Tensor:
     B,
     "The normaliser of kernel attention never vanishes if and only if the similarity keeps one sign.",
     stated="if and only if",
-    corrected="If, not only if. Two tokens attending to each other by cos(q, k) + 0.2: the similarity takes "
-    "both "
-    "signs, the normaliser lies between 0.4 and 2.4.",
+    corrected="If, not only if. Two tokens attending to each other by cos(q, k) + 0.2: the similarity "
+    "takes both signs, the normaliser lies between 0.4 and 2.4.",
 )
 def normaliser(draw, *, both_signs=shifted_cosine):
     for _ in range(5):
@@ -124,8 +123,7 @@ WIDTHS = (8, 16, 32, 64, 128)
     "Softmax attention costs O(N²(D + M)) time and O(N(N + M + D)) space.",
     stated="O(N²(D+M)) time, O(N(N+M+D)) space",
     corrected="So does the plain algorithm. Space is a matter of the algorithm: tile by tile, the same "
-    "result is had "
-    "with memory that grows no faster than N.",
+    "result is had with memory that grows no faster than N.",
 )
 def softmax_costs(draw, *, plain=plain_attention, tiled="tiled"):
     q, k, v = draw.normal(300, 8), draw.normal(300, 8), draw.normal(300, 5)
@@ -228,7 +226,7 @@ def factored_costs(draw, *, by_features=recomputed, keep=stored, fast="factored"
         unit="FLOPs",
         size="width",
     )
-    held = {way: over(widths, memory, lambda d, way=way: at(way, 8192, d)) for way in (by_features, keep)}
+    held = {way: over(widths, memory, lambda d, way=way: at(way, 2048, d)) for way in (by_features, keep)}
     yield exponent(
         "space of stored features in D, as stated",
         widths,

@@ -69,7 +69,8 @@ def window_cost(draw, *, cost=windowed):
 
 
 def _window_by_mask(draw):
-    n, w = draw.integer(5, 80), draw.integer(1, 20)
+    w = draw.integer(1, 20)
+    n = draw.integer(4 * w + 4, 120)
     q, k, v = draw.normal(n, 3), draw.normal(n, 3), draw.normal(n, 2)
     near = (torch.arange(n)[:, None] - torch.arange(n)).abs() <= w
     literal = torch.softmax((q @ k.T / 3**0.5).masked_fill(~near, -torch.inf), 1) @ v
@@ -164,10 +165,8 @@ def rank(matrix: Tensor) -> int:
     "Several heads raise the rank the attention output can have.",
     stated="more heads, higher rank",
     corrected="One head's output has full rank already, min(n, d); heads do not raise it (and narrow the "
-    "scores of each "
-    "to rank d/h). What they raise is how many patterns of listening are mixed: the operator x → Σ_h A_h x "
-    "M_h is a "
-    "sum of h products instead of one.",
+    "scores of each to rank d/h). What they raise is how many patterns of listening are mixed: the "
+    "operator x → Σ_h A_h x M_h is a sum of h products instead of one.",
 )
 def heads_and_rank(draw, *, layer=Attention):
     n, d = 12, 8
@@ -197,8 +196,8 @@ def encoder(dim: int, layers: int, neighbors: str) -> nn.Module:
     "Without positions a transformer cannot tell word orders apart.",
     stated="it cannot",
     corrected="An unmasked encoder cannot: permute the words and the outputs are permuted with them. A "
-    "causal decoder can, "
-    "from its second layer on, because whom each word may hear depends on where it stands.",
+    "causal decoder can, from its second layer on, because whom each word may hear depends on where it "
+    "stands.",
 )
 def word_order(draw, *, encoder=encoder):
     dim, length = 8, draw.integer(4, 12)
@@ -232,16 +231,16 @@ def tiles(draw, *, plain=plain_attention, strategy="fused"):
     yield same("the same output", attend(q, k, v, strategy=strategy), plain_attention(q / 8**0.5, k, v))
     if not draw.first:
         return
-    lengths = (512, 768, 1024, 1536, 2048)
+    lengths, long = (256, 512, 1024, 1536, 2048), (1024, 2048, 2560, 3072, 4096)
 
-    def of(way):
+    def of(way, sizes):
         def at(n):
             q, k, v = triple(n, 16)
             return lambda: way(q, k, v)
 
-        return over(lengths, memory, at)
+        return over(sizes, memory, at)
 
-    held = of(plain), of(lambda q, k, v: attend(q, k, v, strategy=strategy))
+    held = of(plain, lengths), of(lambda q, k, v: attend(q, k, v, strategy=strategy), long)
     yield exponent("all pairs at once", lengths, held[0], equals=2, within=0.1, unit="bytes held")
-    yield exponent("by tiles", lengths, held[1], most=1, within=0.15, unit="bytes held")
-    yield note("bytes held at 2048, all pairs over tiles", held[0][-1] / held[1][-1])
+    yield exponent("by tiles", long, held[1], most=1, within=0.15, unit="bytes held")
+    yield note("bytes held at 2048, all pairs over tiles", held[0][-1] / held[1][1])

@@ -21,7 +21,6 @@ def flops(function: Callable[[], object]) -> float:
 def memory(function: Callable[[], object]) -> float:
     """The most bytes held at once during a call."""
     with torch.no_grad():
-        function()  # what is made once and kept is not the call's
         return peak_memory(function)
 
 

@@ -107,9 +107,8 @@ def linear_kernel(q: Tensor, k: Tensor) -> Tensor:
     D,
     "The similarity of every kernel is at least 0.",
     stated="sim(q, k) ≥ 0 holds for all kernels",
-    corrected="k(x, x) ≥ 0 does. k(q, k) need not: the linear kernel q·k is negative for half of all pairs. "
-    "Kernels "
-    "with positive features, such as elu + 1, are positive.",
+    corrected="k(x, x) ≥ 0 does. k(q, k) need not: the linear kernel q·k is negative for half of all "
+    "pairs. Kernels with positive features, such as elu + 1, are positive.",
 )
 def kernels_are_positive(draw, *, kernel=linear_kernel):
     d = draw.integer(2, 20)
@@ -187,9 +186,9 @@ def projections(P: Tensor, Q: Tensor, K: Tensor, k: int) -> tuple[Tensor, Tensor
     D,
     "If the context matrix P has rank k, there are projections C, D of k × n with PV = Q(CK)ᵀDV.",
     stated="such projections exist",
-    corrected="They exist if the columns of P lie among those of Q, as they do for P = QKᵀ of rank k ≤ d: C "
-    "and D follow "
-    "from its singular vectors. For a P of rank k that has nothing to do with Q there are none.",
+    corrected="They exist if the columns of P lie among those of Q, as they do for P = QKᵀ of rank k ≤ d: "
+    "C and D follow from its singular vectors. For a P of rank k that has nothing to do with Q there are "
+    "none.",
 )
 def linformer(draw, *, make=projections):
     n, d = draw.integer(12, 30), draw.integer(3, 7)
@@ -245,8 +244,7 @@ def convolution_by_attention(draw, *, table=kernel_table, value=3.0):
     "Relative attention can be max-pooling, for x ≥ 0.",
     stated="queries and keys β x, a window by position, β large",
     corrected="Where x_i > 0 it does, as β grows. Where x_i = 0 the query is silent and the window is "
-    "averaged. A constant "
-    "query (β in place of βx_i) mends it.",
+    "averaged. A constant query (β in place of βx_i) mends it.",
 )
 def max_pooling(draw, *, pool=F.max_pool1d, query=lambda x, beta: beta * x):
     n, beta = draw.integer(8, 40), 1e7

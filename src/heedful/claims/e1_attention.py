@@ -37,11 +37,11 @@ def hardness(draw, *, attention=soft):
     ]
     yield curve(
         "from soft to hard",
-        "entropy of the weights, 1 = uniform",
+        "entropy, 1 = uniform",
         betas,
         entropy,
         across="β",
-        up="entropy of the weights, 1 = uniform",
+        up="entropy, 1 = uniform",
         log="x",
     )
 
@@ -60,8 +60,7 @@ def sensitivity(gap: float, beta: float) -> float:
     "A small change of a key changes the output little, whatever β.",
     stated="little, irrespective of β",
     corrected="Near a tie the sensitivity is β/4 and grows without bound. Away from ties it rises, peaks "
-    "near β = 1.5/gap "
-    "and then vanishes like β exp(−β·gap).",
+    "near β = 1.5/gap and then vanishes like β exp(−β·gap).",
 )
 def small_changes(draw, *, sensitive=sensitivity):
     betas = [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0]
@@ -84,8 +83,7 @@ def small_changes(draw, *, sensitive=sensitivity):
     "A very large key dominates.",
     stated="the output becomes its value",
     corrected="If its score is positive. If it is negative (the query points the other way) a large key "
-    "vanishes: the "
-    "output is that of the others.",
+    "vanishes: the output is that of the others.",
 )
 def large_key(draw, *, attention=soft, sign=-1.0):
     m, d = draw.integer(3, 8), draw.integer(2, 5)
@@ -172,8 +170,7 @@ def positions(length: int, dim: int) -> Tensor:
     "Of sinusoidal positions, a shift is a linear map, and similarity decays with distance.",
     stated="p_{i+s} = M_s p_i; p_i·p_j falls with |i − j|",
     corrected="The shift is a rotation, exactly. Similarity falls on average over distances, not from each "
-    "to the next: it "
-    "swings.",
+    "to the next: it swings.",
 )
 def sinusoids(draw, *, table=positions):
     dim, length = 2 * draw.integer(2, 20), 128
@@ -243,8 +240,7 @@ def same_length(w: Tensor, n: int) -> Tensor:
     "Self-attention can be the identity, a permutation, and a running linear layer, which is a convolution.",
     stated="all three; the running layer over five tokens is printed as a 3 × 5 matrix",
     corrected="All three. The running layer over n tokens is an n × n matrix; the printed 3 × 5 one drops "
-    "the edges, "
-    "where attention answers with the part of the window that is there.",
+    "the edges, where attention answers with the part of the window that is there.",
 )
 def three_layers(draw, *, listen=listening_to, matrix=printed_matrix):
     n = 5

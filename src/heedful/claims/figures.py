@@ -21,7 +21,7 @@ def draw(verdict: Verdict):
     for each in verdict.evidence:
         if each.kind == "curve":
             panels.setdefault(each.data["panel"], []).append(each)
-        elif each.kind == "exponent":
+        elif each.kind == "exponent" and not _fitted_again(each, verdict.evidence):
             panels.setdefault(f"{each.data['unit']} against {each.data['size']}", []).append(each)
     if not panels:
         return None
@@ -34,6 +34,12 @@ def draw(verdict: Verdict):
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)
     return figure
+
+
+def _fitted_again(each, evidence) -> bool:
+    """Whether the same points are fitted later, as where a stated exponent and ours are held against them."""
+    later = evidence[evidence.index(each) + 1 :]
+    return any(other.kind == "exponent" and other.data["points"] == each.data["points"] for other in later)
 
 
 def _curves(axis, lines) -> None:

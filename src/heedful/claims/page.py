@@ -18,9 +18,9 @@ ABOUT = """# What the textbook states, measured
 {count} statements of five courses, each a program that measures and judges. `heedful claims` runs them all,
 `heedful claims C2.6 --explain` tells one with its numbers, its figure and its code; the [map](map.md) says
 which command answers which question. A verdict is computed from the evidence, never written down: identities
-hold to 1e-10 in double precision on random instances, exponents are fitted over five sizes or more, statistics
-come with an interval, and what is trained says which run was judged. Every claim is tested by breaking what it
-measures and seeing the verdict change.
+hold to 1e-10 in double precision on random instances, exponents are fitted over five sizes or more,
+statistics come with an interval, and what is trained says which run was judged. Every claim is tested by
+breaking what it measures and seeing the verdict change.
 
 - **holds**: all that is stated does.
 - **holds, corrected**: the statement does, a detail of the text does not, and what stands instead does.
