@@ -68,6 +68,8 @@ BENCHMARKS: dict[str, Benchmark] = {
         ("generation", "Text from GPT-micro with a cache, against transformers", "generation"),
         ("training", "A training step of GPT-micro, against transformers", "training"),
         ("seeds", "Ten seeds of a GCN stacked, against a plain loop", "seeds"),
+        ("gat-seeds", "The cora study's GAT over many seeds, against PyG's example", "studies:run_gat"),
+        ("padding-study", "Seeds of the padding study, against a plain loop", "studies:run_padding"),
         ("regret", "How often the planner picks the fastest strategy", "regret"),
         ("scaling", "Fitted exponents of time and memory against length", "scaling"),
     )
