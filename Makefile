@@ -1,4 +1,4 @@
-# make run: set up, take the tour, run every study small.  make test: set up and run the tests.  Nothing else is needed.
+# make run: set up, take the tour, run every study small, check every claim.  make test: set up and run the tests.  Nothing else is needed.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -16,6 +16,7 @@ $(READY): pyproject.toml constraints.txt
 run: setup
 	$(BIN)/heedful tour
 	$(BIN)/heedful run all --profile quick
+	$(BIN)/heedful claims --seeds 1
 	$(BIN)/heedful report
 
 test: setup

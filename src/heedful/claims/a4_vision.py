@@ -17,7 +17,7 @@ from .documents import A, E
 from .evidence import at_least, at_most, curve, note, same
 
 
-@lru_cache(8)
+@lru_cache(32)
 def trained_vit(
     seed: int, activation: str = "gelu", position: str = "learned", epochs: int = 5
 ) -> tuple[ViT, float]:

@@ -131,7 +131,7 @@ class Flattened:
         return 100 * accuracy(self.model, images, labels)
 
 
-@lru_cache(8)
+@lru_cache(32)
 def flattened(seed: int, padding: str) -> Flattened:
     """Trained once for the claims that look at it."""
     return Flattened(seed, padding=padding)

@@ -120,7 +120,7 @@ class Parrot:
         return float(losses[:, len(prompts[0]) - 1 :].mean())
 
 
-@lru_cache(4)
+@lru_cache(32)
 def parrot(seed: int) -> Parrot:
     """Trained once for the claims that listen to it."""
     return Parrot(seed)
