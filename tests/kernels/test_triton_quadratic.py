@@ -39,6 +39,8 @@ def compare(tensors, c, causal, tolerance):
     out = quadratic.quadratic_attention(*tensors, c, causal)
     expected = quadratic.composite(*exact, c.double(), causal)
     gradient = torch.randn_like(expected)
+    if causal:  # the first hear so few that their weights may all be near 0, where rounding has no bound
+        gradient[:, :16] = 0
     actual = [out, *torch.autograd.grad(out, tensors, gradient.to(out.dtype), retain_graph=True)]
     wanted = [expected, *torch.autograd.grad(expected, exact, gradient)]
     for x, y in zip(actual, wanted, strict=True):

@@ -382,3 +382,22 @@ def test_lbfgs_refuses_what_it_cannot_do():
     model = nn.Linear(4, 3)
     with pytest.raises(ValueError, match="LBFGS"):
         bad(optimizer=torch.optim.LBFGS(model.parameters()), clip=1.0)
+
+
+def test_capture_without_a_gpu_says_so(seed):
+    from heedful.training import captured
+
+    assert callable(captured) and captured.__module__ == "heedful.kernels.recording"  # no module of its name
+    x, y = torch.randn(8, 3), torch.randn(8, 1)
+    model = nn.Linear(3, 1)
+    with pytest.warns(UserWarning, match="not on a CUDA device; steps are taken as usual"):
+        history = train(
+            model,
+            lambda model, batch: (model(batch[0]) - batch[1]).square().mean(),
+            [(x, y)],
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            epochs=5,
+            capture=True,
+            progress=False,
+        )
+    assert len(history.steps) == len(history.epochs) == 5

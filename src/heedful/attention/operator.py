@@ -184,6 +184,8 @@ def _problem(
     batch = 1
     for extent in lead:
         batch *= extent
+    if transform == "compile":  # and so is one for another batch
+        batch = bucket(batch) if batch != 0 else 0
     if batch == 0 or queries == 0 or keys == 0:
         return None
     facts = neighbors.facts(queries, keys)

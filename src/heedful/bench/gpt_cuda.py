@@ -85,7 +85,7 @@ def run_training(*, quick: bool, device: str):
 
 
 def _step(model: nn.Module, batch: int):
-    compiled = torch.compile(model)
+    compiled = torch.compile(model, dynamic=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     tokens = torch.randint(VOCABULARY, (batch, BLOCK + 1), device="cuda")
 

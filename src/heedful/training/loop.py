@@ -114,7 +114,7 @@ def train(
         group=group,
     )
     if capture:
-        from .captured import CapturedEvaluation, CapturedStep
+        from .recorded import CapturedEvaluation, CapturedStep
 
         take = CapturedStep(take)  # type: ignore[assignment]
         if evaluate is not None and not take.reason:  # type: ignore[attr-defined]

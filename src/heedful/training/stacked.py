@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from . import randomness, snapshot
-from .captured import RecordedStack, make_capturable
 from .experiment import Experiment, Outcome
 from .feeds import Feeds, Joined
 from .history import Best, Recorder
 from .loop import check_options, evaluated, in_eval_mode
 from .precision import Precision
+from .recorded import RecordedStack, make_capturable
 from .stack import Stack, Unstackable, changed_by
 from .step import not_finite, parted
 from .streams import Streams

@@ -6,8 +6,6 @@ so q, k and the constant are divided by powers of two, which is exact, and no sq
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -34,8 +32,7 @@ def expanded(call: Call, *, causal: bool) -> Tensor | None:
         key, value = (x.repeat_interleave(repeats, -3) for x in (key, value))
     if not suits(query, key, value, causal):
         return None
-    root = math.sqrt(abs(similarity.constant))
-    size_q, size_k = _size(query, root), _size(key, root).amax(-2, keepdim=True)
+    size_q, size_k = _size(query, similarity.constant), _size(key, similarity.constant).amax(-2, keepdim=True)
     constant = similarity.constant / (size_q * size_k)
     query, key = query / size_q.to(query.dtype), key / size_k.to(key.dtype)
     q, k, v, c = (x.flatten(0, -3) for x in (query, key, value, constant))
@@ -43,8 +40,10 @@ def expanded(call: Call, *, causal: bool) -> Tensor | None:
     return out.unflatten(0, query.shape[:-2])
 
 
-def _size(x: Tensor, root: float) -> Tensor:
-    """The length of each row with the root of the constant behind it, rounded up to a power of two."""
+def _size(x: Tensor, constant: float) -> Tensor:
+    """The length of each row with the root of the constant behind it, up to the next power of two."""
     length = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True, dtype=torch.float32)
-    length = torch.hypot(length, length.new_tensor(root)) if root else length
-    return torch.where(length > 0, torch.exp2(torch.ceil(torch.log2(length))), 1.0)
+    if constant:
+        length = (length * length + abs(constant)).sqrt()
+    exponent = torch.frexp(length).exponent  # length = m 2^exponent, m < 1; 0 for a row of zeros
+    return torch.ldexp(torch.ones_like(length), exponent)
