@@ -104,8 +104,8 @@ class Study:
         for name, value in given.items():
             if name not in known:
                 raise ValueError(
-                    f"{self.name} has no setting {name!r}{suggestion(name, known)}; "
-                    f"it has {', '.join(known)}."
+                    f"{self.name} has no setting {name!r}{suggestion(name, known) or '.'} "
+                    f"It has {', '.join(known)}."
                 )
             found[name] = _read(f"{self.name}: {name}", value, hints[name])
         return found
@@ -168,7 +168,7 @@ def find(name: str | Study) -> Study:
     known = studies()
     if name not in known:
         raise ValueError(
-            f"There is no study {name!r}{suggestion(name, known)}. There are {', '.join(known)}."
+            f"There is no study {name!r}{suggestion(name, known) or '.'} There are {', '.join(known)}."
         )
     return known[name]
 
@@ -196,7 +196,7 @@ def _read(what: str, value: Any, hint: Any) -> Any:
             if value == option or str(value) == str(option):
                 return option
         near = suggestion(str(value), map(str, options))
-        raise ValueError(f"{what} is {value!r}; it is one of {', '.join(map(str, options))}{near}.")
+        raise ValueError(f"{what} is {value!r}; it is one of {', '.join(map(str, options))}{near or '.'}")
     if origin in (tuple, list):
         parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
         return origin(_read(what, part, options[0]) for part in parts if part != "")
