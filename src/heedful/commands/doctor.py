@@ -25,7 +25,7 @@ class Doctor:
     steps: Number = None
     """Stop after so many optimizer steps; the whole script unless given."""
     tier: str = "normal"
-    """light: 2 % of the run's time; normal: 5 %, and experiments on copies after it; deep: every step."""
+    """light: 1 % of the run's time; normal: 4 %, and experiments on copies after it; deep: every step."""
     prove: bool = True
     """Run patched copies of the script, to see whether the findings go."""
     case: str | None = None

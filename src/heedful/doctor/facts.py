@@ -78,6 +78,9 @@ class Calls:
     passes_in_train: int = 0
     in_a_row: int = 0  # longest run of passes without gradients between two steps
     row: int = 0
+    row_step: int = -1
+    copied: bool = False
+    trainable: bool | None = None
     site: Site = ("", 0)
     pass_site: Site = ("", 0)
     initial: nn.Module | None = None

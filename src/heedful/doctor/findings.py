@@ -219,7 +219,7 @@ _kind(
     "Layers were added after the optimizer was built, are kept in a plain list, or were left out of its "
     "groups.",
     "Give the optimizer all parameters, or freeze those that are to stay: p.requires_grad_(False).",
-    explains=("gradient-never-arrives", "parameter-never-updated"),
+    explains=("gradient-never-arrives", "parameter-never-updated", "learning-rate-too-low"),
 )
 _kind(
     "parameter-never-updated",
@@ -480,10 +480,10 @@ _kind(
     "warning",
     "The learning rate is too low",
     "The loss hardly moves.",
-    "share of the first loss that the run took off",
+    "share taken off the loss of the very batches the steps are taken on, by as many steps as were seen",
     "above 0.01",
-    "Under one part in a hundred over the run, while a hundred times the rate takes off ten times as "
-    "much on the same batches.",
+    "Less than a hundredth, on batches that repeat, while the same steps at 100 to 1,000,000 times the rate "
+    "take off more than a tenth.",
     "Steps are too small to matter.",
     "Raise the learning rate.",
 )
@@ -494,10 +494,9 @@ _kind(
     "The first loss is too high",
     "The first hundreds of steps go into shrinking outputs that should have been small.",
     "first loss over that of a guess that knows nothing: ln(classes), or the targets' mean",
-    "below 3 for classes, below 10 for squared error",
+    "below 3 for classes, below 30 for squared error",
     "Logits of unit variance add half a nat; three times ln(classes) takes logits several times as wide. "
-    "A regression "
-    "ten times above its targets' variance has targets far from where outputs begin.",
+    "Thirty times the targets' variance takes targets more than five deviations from where outputs begin.",
     "The last layer's weights are too large, or the targets are not centred and scaled.",
     "Initialise the last layer small; standardise the targets.",
     explains=("cannot-overfit",),
@@ -557,7 +556,7 @@ _kind(
     "Small initial scores give 1e-2 to 1e-4; below 1e-6 scores do not differ at all.",
     "Queries or keys are constant: zero weights, or a softmax over the wrong axis.",
     "Initialise queries and keys away from zero; take the softmax over keys.",
-    explains=("gradient-never-arrives",),
+    explains=("gradient-never-arrives", "learning-rate-too-low"),
 )
 _kind(
     "normaliser-near-zero",
@@ -582,7 +581,8 @@ _kind(
     "Once in a while the loss jumps by an order of magnitude.",
     "highest loss over the median of the ten before it",
     "below 10",
-    "Batches of one kind differ by factors of two or three; ten, and above the first loss, is another thing.",
+    "Batches of one kind differ by factors of two or three; ten, three times the highest of the ten before "
+    "and above the first loss, is another thing.",
     "A bad sample, an overflow, or a step too large.",
     "Clip gradients; look at the batch of that step.",
 )

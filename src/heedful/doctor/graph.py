@@ -1,12 +1,13 @@
 """What the autograd graph behind a loss tells: its factors, its kind, targets, activations, attention.
 
-Nodes keep what their backward pass needs (`_saved_…`), so a stranger's code need not be hooked to be understood.
+Nodes keep what their backward pass needs (`_saved_…`): a stranger's code is understood without hooks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -203,7 +204,7 @@ def _reordered(node):
 
 
 def mixed_view(loss: Loss) -> tuple[tuple[int, ...], int] | None:
-    """(shape before, classes) where logits (N, classes, …) were viewed as (…, classes) without a transpose."""
+    """(shape before, classes) where logits (N, classes, …) were viewed as (…, classes), not transposed."""
     if loss.kind != "classes" or loss.node is None or loss.prediction is None:
         return None
     node = inputs(loss.node)[0] if inputs(loss.node) else None
@@ -340,7 +341,7 @@ def attentions(nodes: list) -> Iterator[tuple[Any, Tensor]]:
 
 
 def entropy(weights: Tensor) -> Tensor | None:
-    """Entropy of attention over that of as many equal weights, one number a head; rows of one weight left out."""
+    """Entropy of attention over that of as many equal weights, one number a head."""
     weights = weights.float()
     heard = (weights > 0).sum(-1)
     # Weights that underflow are heard too: where a softmax has no mask, rows are as long as the keys.
@@ -397,7 +398,7 @@ def normalisers(nodes: list) -> Iterator[tuple[Any, Tensor]]:
 
 @dataclass
 class Objective:
-    """The loss as a function of the model's output, found by comparing what the loss was given with the output."""
+    """The loss as a function of the model's output: what the loss was given is compared with the output."""
 
     kind: str
     function: Callable[[Any], Tensor] = field(repr=False)
@@ -488,8 +489,12 @@ def _scalar_inside(output: Any, loss: Tensor) -> Callable[[Any], Tensor] | None:
             and inside.numel() == 1
             and torch.allclose(inside.detach().float().reshape(()), loss.float().reshape(()), rtol=1e-4)
         ):
-            return lambda out, pick=pick: pick(out).reshape(())
+            return partial(_number_of, pick)
     return None
+
+
+def _number_of(pick: Callable, output: Any) -> Tensor:
+    return pick(output).reshape(())
 
 
 def first_tensor(output: Any) -> tuple[Tensor | None, Callable[[Any], Tensor]]:
@@ -501,9 +506,9 @@ def first_tensor(output: Any) -> tuple[Tensor | None, Callable[[Any], Tensor]]:
     if isinstance(output, dict):
         for key, entry in output.items():
             if isinstance(entry, Tensor) and entry.is_floating_point():
-                return entry, lambda out: out[key]
+                return entry, lambda out, key=key: out[key]
     if isinstance(output, (tuple, list)):
         for place, entry in enumerate(output):
             if isinstance(entry, Tensor) and entry.is_floating_point():
-                return entry, lambda out: out[place]
+                return entry, lambda out, place=place: out[place]
     return None, lambda out: out

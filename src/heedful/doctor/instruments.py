@@ -61,20 +61,26 @@ class Instruments:
 
     def _call(self, heard: Any) -> None:
         original: Callable = nn.Module.__call__
-        compiling = torch.compiler.is_compiling
+        compiling, gradients = torch.compiler.is_compiling, torch.is_grad_enabled
         self.before.append((nn.Module, "__call__", vars(nn.Module)["__call__"]))
 
         def call(module, *arguments, **options):
             # Inside a model, and nothing to be looked at: one comparison.
-            if compiling() or (heard.inside and not heard.looking) or heard.busy:
+            if (
+                heard.busy
+                or (heard.inside and not heard.looking)
+                or (heard.asleep and gradients())
+                or compiling()
+            ):
                 return original(module, *arguments, **options)
             return heard.call(original, module, arguments, options)
 
-        nn.Module.__call__ = call
+        setattr(nn.Module, "__call__", call)  # noqa: B010
 
 
 def _below(kind: type) -> set[type]:
-    return {entry for child in kind.__subclasses__() for entry in (child, *_below(child))}
+    children: list[type] = kind.__subclasses__()
+    return {entry for child in children for entry in (child, *_below(child))}
 
 
 def _around(heard, before: str, after: str):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .findings import Finding, finding
 from .graph import first_tensor
 from .twins import undisturbed
-from .watch import fingerprints
+from .watching import fingerprints
 
 
 @contextlib.contextmanager
@@ -73,8 +73,8 @@ def _places(count: int, most: int = 64) -> list[int]:
 def check_causal(model: nn.Module, x: Tensor, *, positions: int = 64) -> Finding | None:
     """Whether output i depends on an input after i; None where none does.
 
-    x is (batch, length) tokens or (batch, length, features), outputs (batch, length, …). Each output position,
-    randomly projected, must have an exactly zero gradient from everything later. Positions beyond `positions`
+    x is (batch, length) tokens or (batch, length, features), outputs (batch, length, …). Each output, projected
+    randomly, must have an exactly zero gradient from everything later. Positions beyond `positions`
     are sampled evenly.
 
     >>> model = nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 10))
@@ -155,8 +155,8 @@ def _keeper(name: str, seen: list) -> Callable:
 def check_batch_independence(model: nn.Module, x: Tensor, *, axis: int = 0) -> Finding | None:
     """Whether a sample's output depends on another sample of its batch; None where none does.
 
-    In evaluation mode. Outputs are randomly projected: their sum would be constant behind a LayerNorm, and its
-    gradient zero whatever leaks.
+    In evaluation mode. Outputs are projected randomly: their sum would be constant behind a LayerNorm, with a
+    zero gradient whatever leaks.
 
     >>> check_batch_independence(nn.Linear(4, 2), torch.randn(3, 4)) is None
     True

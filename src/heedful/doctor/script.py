@@ -112,7 +112,7 @@ def watched(
 ) -> dict[str, Any]:
     """Run the script here and now; its report as a dictionary, or why there is none."""
     from . import patches
-    from .watch import Enough, Watch
+    from .watching import Enough, Watch
 
     full = os.path.abspath(path)
     if text is None:

@@ -137,7 +137,7 @@ def run_all(programs: Sequence[Path], seed: int = 0, workers: int = 1) -> list[d
 
     # Loaded here, not in every fork: the first optimizer of a process loads torch._dynamo, a second's work.
     import torch._dynamo
-    import torch.distributed.optim  # noqa: F401
+    import torch.distributed.optim
 
     from . import rules  # noqa: F401
 

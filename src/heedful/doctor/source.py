@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
+import importlib.util
 import os
 import sys
 import sysconfig
 
-import torch
-
 from .findings import Place
 
 _OURS = os.path.dirname(os.path.abspath(__file__))
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _PYTHON = sysconfig.get_paths()["stdlib"] + os.sep
 _SITE = os.sep + "site-packages" + os.sep
+
+
+_KINDS: dict[str, str] = {}
+
+
+def _kind(file: str) -> str:
+    """Whose a file is: ours (the doctor's, torch's, Python's), a library's, or theirs."""
+    if file.startswith((_torch(), _PYTHON, "<frozen")) or os.path.dirname(file) == _OURS:
+        return "library" if _SITE in file and not file.startswith(_torch()) else "ours"
+    return "library" if _SITE in file else "theirs"
+
+
+@functools.lru_cache(maxsize=1)
+def _torch() -> str:
+    found = importlib.util.find_spec("torch")
+    return os.path.dirname(found.origin or "") + os.sep if found else os.sep
 
 
 def caller() -> tuple[str, int]:
@@ -24,11 +39,13 @@ def caller() -> tuple[str, int]:
     nearest = None
     while frame is not None:
         file = frame.f_code.co_filename
-        if not (file.startswith((_TORCH, "<frozen")) or os.path.dirname(file) == _OURS):
-            if not (file.startswith(_PYTHON) or _SITE in file):
-                return file, frame.f_lineno
-            if nearest is None and not file.startswith(_PYTHON):
-                nearest = file, frame.f_lineno
+        kind = _KINDS.get(file)
+        if kind is None:
+            kind = _KINDS[file] = _kind(file)
+        if kind == "theirs":
+            return file, frame.f_lineno
+        if kind == "library" and nearest is None:
+            nearest = file, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return nearest or ("", 0)
 
@@ -67,12 +84,10 @@ class Source:
 
     def statement(self, line: int) -> ast.stmt | None:
         """The innermost statement that covers a line."""
-        found = None
-        for node in ast.walk(self.tree) if self.tree else ():
-            covers = isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
-            if covers and (found is None or node.lineno >= found.lineno):
-                found = node
-        return found
+        nodes = ast.walk(self.tree) if self.tree else ()
+        statements = [node for node in nodes if isinstance(node, ast.stmt)]
+        covering = [node for node in statements if node.lineno <= line <= (node.end_lineno or node.lineno)]
+        return max(covering, key=lambda node: node.lineno, default=None)
 
     def call(self, line: int, *attributes: str) -> ast.Call | None:
         """The call of a method of one of these names on a line."""

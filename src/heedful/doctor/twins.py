@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from ..training.randomness import capture, restore
 from .facts import Batch
 from .graph import first_tensor
-from .watch import copied
+from .watching import bare, copied
 
 _WEIGHTED = (nn.Linear, nn.modules.conv._ConvNd)
 
@@ -226,28 +226,30 @@ def replay(
     optimizer: Optimizer,
     batches: Sequence[Batch],
     steps: int,
-    factor: float,
-) -> list[float]:
-    """Losses of a copy trained on recorded batches with another learning rate, gradients cleared."""
+    factor: float = 1.0,
+) -> tuple[float, float]:
+    """(first, last) mean loss over recorded batches of a copy trained on them with another learning rate."""
     twin = copied(initial)
-    if twin is None:
-        return []
+    made = twin and twin_optimizer(optimizer, bare(original), twin, factor)
+    if twin is None or not isinstance(made, Optimizer):
+        return math.nan, math.nan
     twin.train()
-    made = twin_optimizer(optimizer, getattr(original, "_orig_mod", original), twin, factor)
-    if made is None:
-        return []
-    losses = []
+
+    def mean() -> float:
+        with undisturbed(0), torch.no_grad():
+            return sum(float(loss_of(twin, batch)) for batch in batches) / len(batches)
+
+    first = mean()
     with undisturbed(0), torch.enable_grad():
         for step in range(steps):
-            batch = batches[step % len(batches)]
             made.zero_grad()
-            loss = loss_of(twin, batch)
-            losses.append(float(loss.detach()))
-            if not math.isfinite(losses[-1]):
-                break
+            loss = loss_of(twin, batches[step % len(batches)])
+            if not bool(torch.isfinite(loss)):
+                return first, math.inf
             loss.backward()
             made.step()
-    return losses
+    last = mean()
+    return first, last if math.isfinite(last) else math.inf
 
 
 def overfit(

@@ -25,8 +25,8 @@ model = nn.Sequential(
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
 criterion = nn.CrossEntropyLoss()
 
-for _ in range(30):
-    batch = torch.randint(512, (64,))
+for _ in range(16):
+    batch = torch.randint(512, (32,))
     optimizer.zero_grad()
     loss = criterion(model(x[batch]), y[batch])
     loss.backward()

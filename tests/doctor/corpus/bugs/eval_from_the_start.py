@@ -2,7 +2,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-net = nn.Sequential(nn.Conv1d(2, 8, 3, padding=1), nn.BatchNorm1d(8), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 3))
+net = nn.Sequential(
+    nn.Conv1d(2, 8, 3, padding=1),
+    nn.BatchNorm1d(8),
+    nn.ReLU(),
+    nn.AdaptiveAvgPool1d(1),
+    nn.Flatten(),
+    nn.Linear(8, 3),
+)
 net = net.eval()
 opt = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
 x = torch.randn(120, 2, 16)

@@ -5,7 +5,9 @@ from torch import nn
 class Block(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.f = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, width))
+        self.f = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, width)
+        )
 
     def forward(self, x):
         return x + self.f(x)

@@ -24,8 +24,9 @@ from .facts import Batch, Calls, Facts, Layer, Seen, Slot
 from .instruments import Instruments
 from .source import caller, in_library
 
-TIERS = {"light": 0.02, "normal": 0.05, "deep": math.inf}  # share of the run's time spent on looking
+TIERS = {"light": 0.01, "normal": 0.04, "deep": math.inf}  # share of the run's time spent on looking
 _ALWAYS = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}  # steps looked at whatever they cost
+_FOLLOWED = 20  # steps followed, if not looked at, whatever they cost
 _LARGE = 30_000_000  # numbers of a model that is copied without being asked
 _BYTES = 64 * 2**20  # of batches kept
 _SENSITIVE = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
@@ -41,12 +42,14 @@ class _Mark:
     __slots__ = ("__weakref__",)
 
 
-def _guarded(method):
-    """An observer that fails must not fail the run; its time is counted."""
+def _guarded(method=None, *, always: bool = False):
+    """An observer that fails must not fail the run; its time is counted. Asleep, only some are on duty."""
+    if method is None:
+        return functools.partial(_guarded, always=always)
 
     @functools.wraps(method)
     def guarded(self, *arguments, **options):
-        if self.busy:
+        if self.busy or (self.asleep and not always):
             return None
         start = time.perf_counter()
         self.busy = True
@@ -91,6 +94,7 @@ class Watch:
         self.given = [subject for subject in subjects if isinstance(subject, Optimizer)]
         self.instruments = Instruments(self)
         self.looking = False  # this cycle, from one step to the next, is looked at closely
+        self.asleep = False  # this cycle is not looked at, but for its loss and evaluations
         self.inside = 0  # depth of module calls
         self.busy = False
         self.backward_depth = 0
@@ -104,6 +108,7 @@ class Watch:
         self.summed: dict[int, float] = {}  # norms of some gradients as the last backward pass left them
         self.rescaled = 1.0  # by how much they were changed before the step
         self.residual = 0.0
+        self.told = -1  # the step whose loss was last told
         self.old: tuple[int, list[Tensor], list[Tensor]] | None = None
         self._report: Any = None
 
@@ -115,7 +120,7 @@ class Watch:
         self.looking = True
         return self
 
-    def __exit__(self, kind, error, trace) -> bool:
+    def __exit__(self, kind, error, trace) -> None:
         self.instruments.remove()
         self.facts.seconds = time.perf_counter() - self.start
         self._flush()
@@ -123,7 +128,6 @@ class Watch:
             self._cycle_ends(None)
         if kind is not None and not issubclass(kind, (Enough, KeyboardInterrupt, SystemExit)):
             self.facts.raised = f"{kind.__name__}: {error}"
-        return False
 
     def report(self):
         """What is wrong, by every rule; experiments run on copies, and random states are put back."""
@@ -152,7 +156,7 @@ class Watch:
             if issubclass(type(thing), Optimizer) and hasattr(thing, "param_groups"):
                 self._seen(thing)
 
-    @_guarded
+    @_guarded(always=True)
     def optimizer_built(self, optimizer, *_):
         if type(optimizer).__init__ is Optimizer.__init__ or hasattr(optimizer, "param_groups"):
             self._seen(optimizer).built = caller()
@@ -217,7 +221,7 @@ class Watch:
         slot, gradient = self.facts.slots[id(parameter)], parameter.grad
         return slot.consumed is not None and gradient is not None and slot.consumed[0] == id(gradient)
 
-    @_guarded
+    @_guarded(always=True)
     def scaled(self, result, scaler, *_):
         if isinstance(result, Tensor) and scaler.is_enabled():
             self.facts.scaler = True
@@ -227,7 +231,7 @@ class Watch:
     def unscaled(self, scaler, optimizer, *_):
         self._seen(optimizer).unscaled = True
 
-    @_guarded
+    @_guarded(always=True)
     def loader_started(self, loader, *_):
         try:
             rows, batches = len(loader.dataset), len(loader)
@@ -238,7 +242,7 @@ class Watch:
         )
         found["starts"] += 1
 
-    @_guarded
+    @_guarded(always=True)
     def saved_elsewhere(self, *_):
         self.readable = False
         self.facts.note("activations are checkpointed or offloaded: what the graph holds was not read")
@@ -264,7 +268,7 @@ class Watch:
             self._after_call(record, output)
         return output
 
-    @_guarded
+    @_guarded(always=True)
     def _before_call(self, module, arguments, options):
         found = self.facts.models.get(id(module))
         if found is None:
@@ -276,7 +280,8 @@ class Watch:
         if type(module).__name__ == "OptimizedModule":
             self.facts.note("the model is compiled: its inside was not looked at")
         gradients = torch.is_grad_enabled()
-        if gradients and found.initial is None and self.tier != "light":
+        if gradients and not found.copied and self.tier != "light":
+            found.copied = True
             self._keep_initial(found)
         return {"calls": found, "gradients": gradients, "arguments": arguments, "options": options}
 
@@ -291,6 +296,7 @@ class Watch:
         if not any(p.requires_grad for p in parameters):
             return
         if any(isinstance(p, nn.parameter.UninitializedParameter) for p in parameters):
+            found.copied = False  # not yet
             return
         if self.tier == "normal" and sum(p.numel() for p in parameters) > _LARGE:
             self.facts.note("the model is large: no copy was kept for experiments (--tier deep keeps one)")
@@ -298,21 +304,21 @@ class Watch:
         if len([1 for calls in self.facts.models.values() if calls.initial is not None]) < 4:
             found.initial = copied(found.model)
 
-    @_guarded
+    @_guarded(always=True)
     def _after_call(self, record, output):
         found: Calls = record["calls"]
-        tensor, _ = graph.first_tensor(output)
         if not record["gradients"]:
             self._evaluated(found, record)
             return
-        if not any(p.requires_grad for p in found.model.parameters()) and (
-            tensor is None or not tensor.requires_grad
-        ):
-            return
+        if self.looking or found.trainable is None:
+            found.trainable = any(p.requires_grad for p in found.model.parameters())
+        if not found.trainable:
+            tensor, _ = graph.first_tensor(output)
+            if tensor is None or not tensor.requires_grad:
+                return
         for seen in self.facts.optimizers.values():
             if not seen.order.endswith("F"):
                 seen.order += "F"
-        found.row = 0
         keep = self.looking or len(self.calls) < 64
         if keep:
             kept = {
@@ -330,7 +336,8 @@ class Watch:
         if in_library("update_bn"):
             return
         found.passes += 1
-        found.row += 1
+        found.row = found.row + 1 if found.row_step == self.facts.steps else 1
+        found.row_step = self.facts.steps
         found.in_a_row = max(found.in_a_row, found.row)
         if found.model.training and self._sensitive(found.model):
             found.passes_in_train += 1
@@ -363,9 +370,13 @@ class Watch:
         if self.backward_depth == 0 and outer is not None:
             self._after_backward(outer)
 
-    @_guarded
+    @_guarded(always=True)
     def _before_backward(self, tensors):
         loss = tensors if isinstance(tensors, Tensor) else (tensors[0] if tensors else None)
+        if self.asleep:
+            if loss is not None and loss.numel() == 1 and self.told < self.facts.steps:
+                self._tell(loss.detach() / self._scale(loss))
+            return None
         site = caller()
         self.facts.loss_site = site
         stale = []
@@ -393,16 +404,12 @@ class Watch:
 
     def _loss(self, loss: Tensor, site) -> None:
         facts = self.facts
-        scale = next((s for key, (ref, s) in self.scales.items() if key == id(loss) and ref() is loss), 1.0)
+        scale = self._scale(loss)
         value = loss.detach()
         if scale != 1.0:
             value = value / scale
-        first = len(self._pieces) == 0
-        if first:
-            if value.is_cuda:
-                self.pending.append((facts.steps, value.clone()))
-            else:
-                self._value(facts.steps, float(value))
+        if not self._pieces:
+            self._tell(value)
         if not self.looking:
             self._pieces.append({"site": site, "factor": None, "calls": len(self.calls)})
             return
@@ -421,6 +428,19 @@ class Watch:
         made = [reference for step, reference in facts.graphs if step < facts.steps]
         facts.held.append((sum(reference() is not None for reference in made), len(made)))
         self._read(loss, apart, value, scale)
+
+    def _scale(self, loss: Tensor) -> float:
+        """By how much a gradient scaler has multiplied this loss."""
+        reference, scale = self.scales.get(id(loss), (None, 1.0))
+        return scale if reference is not None and reference() is loss else 1.0
+
+    def _tell(self, value: Tensor) -> None:
+        """The loss of this step; on a device it is read later, for reading waits for the device."""
+        self.told = self.facts.steps
+        if value.is_cuda:
+            self.pending.append((self.facts.steps, value.clone()))
+        else:
+            self._value(self.facts.steps, float(value))
 
     def _value(self, step: int, value: float) -> None:
         facts = self.facts
@@ -587,6 +607,7 @@ class Watch:
         )
         if closure is not None and callable(closure):
             seen.closure = True
+            seen.judged += 1
             told = self._closure(closure, seen)
             if "closure" in options:
                 return arguments, {**options, "closure": told}
@@ -652,8 +673,7 @@ class Watch:
                 break
         self.old = (id(seen.optimizer), with_gradient, [p.detach().clone() for p in with_gradient])
 
-    @_guarded
-    def _changed(self, seen: Seen):
+    def _changed(self, seen: Seen) -> None:
         if self.old is None or self.old[0] != id(seen.optimizer):
             return
         _, parameters, before = self.old
@@ -682,23 +702,47 @@ class Watch:
         if self.limit is not None and self.facts.steps >= self.limit:
             raise Enough
 
-    @_guarded
+    @_guarded(always=True)
     def _after_step(self, optimizer):
-        seen = self._seen(optimizer)
-        self.busy = False
-        self._changed(seen)
-        self.busy = True
-        self._consume(seen)
+        facts = self.facts
+        seen = facts.optimizers.get(id(optimizer)) or self._seen(optimizer)
         seen.steps += 1
-        seen.order = ""
-        seen.unscaled = False
-        self._cycle_ends(seen)
-        self.facts.steps = max(each.steps for each in self.facts.optimizers.values())
-        # A run with several optimizers is looked at from one round to the next.
-        spent, elapsed = self.facts.own, time.perf_counter() - self.start
-        always = (self.facts.steps in _ALWAYS and self.tier != "light") or self.facts.steps < 5
-        self.looking = always or spent < TIERS[self.tier] * elapsed
-        self.facts.looks += self.looking
+        if not self.asleep:
+            self._changed(seen)
+            self._consume(seen)
+            seen.order, seen.unscaled = "", False
+            self._cycle_ends(seen)
+        if seen.steps > facts.steps:  # with several optimizers, a round ends with the first to step again
+            facts.steps = seen.steps
+            self._next()
+
+    def _next(self) -> None:
+        """Whether the coming cycle is looked at; before each look one is followed, so that it has a past."""
+        steps, usual = self.facts.steps, self.tier != "light"
+        if self.tier == "deep":
+            asleep, looking = False, True
+        elif steps < _FOLLOWED:
+            asleep, looking = False, steps in _ALWAYS and (usual or steps < 5)
+        elif usual and (steps in _ALWAYS or steps + 1 in _ALWAYS):
+            asleep, looking = False, steps in _ALWAYS
+        elif self.asleep:
+            asleep = self.facts.own > TIERS[self.tier] * (time.perf_counter() - self.start)
+            looking = False
+        else:
+            asleep, looking = self.looking, not self.looking
+        if self.asleep and not asleep:
+            self._wake()
+        self.asleep, self.looking = asleep, looking
+        self.facts.looks += looking
+
+    def _wake(self) -> None:
+        """What happened while asleep is not known: begin afresh."""
+        self.calls, self._pieces, self.scales, self.old = [], [], {}, None
+        for seen in self.facts.optimizers.values():
+            seen.order, seen.waiting, seen.unscaled = "", False, False
+            self._consume(seen)
+        for slot in self.facts.slots.values():
+            slot.tainted = False
 
     def _cycle_ends(self, seen: Seen | None) -> None:
         """From one step to the next: what was called, in what mode, and how gradients were put together."""
@@ -728,12 +772,16 @@ class Watch:
         self.scales, self.summed, self.rescaled = {}, {}, 1.0
 
 
+def bare(model: nn.Module) -> nn.Module:
+    """Without what compiling and distributing wrap around it."""
+    model = getattr(model, "_orig_mod", model)
+    return model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+
+
 def copied(model: nn.Module) -> nn.Module | None:
     """A copy that shares nothing; None where the model does not allow it."""
-    inner = getattr(model, "_orig_mod", model)
-    inner = inner.module if isinstance(inner, nn.parallel.DistributedDataParallel) else inner
     try:
-        found = copy.deepcopy(inner)
+        found = copy.deepcopy(bare(model))
     except Exception:
         return None
     for parameter in found.parameters():
@@ -829,7 +877,7 @@ def _finite(thing) -> bool:
 def watch(*subjects: nn.Module | Optimizer, tier: str = "normal") -> Watch:
     """Observe the training of these models and optimizers: `with watch(model, optimizer) as seen: ...`.
 
-    Models and optimizers that are not named are found when they are used. `tier` is "light" (2 % of the run's
-    time at most after the first steps), "normal" (5 %) or "deep" (every step).
+    Models and optimizers that are not named are found when they are used. `tier` is "light" (1 % of the run's
+    time goes into looking, after the first steps), "normal" (4 %) or "deep" (every step is looked at).
     """
     return Watch(*subjects, tier=tier)

@@ -16,7 +16,7 @@ from .graph import Objective
 from .report import Report
 from .rules import RULES, _fold, depth, fits
 from .twins import undisturbed
-from .watch import Watch, copied
+from .watching import Watch, copied
 
 
 def examine(

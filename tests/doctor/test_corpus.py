@@ -1,0 +1,63 @@
+"""The doctor's score: planted bugs are found, healthy programs left in peace, whatever the seed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heedful.doctor import KINDS
+
+CORPUS = Path(__file__).parent / "corpus"
+PLANTED = json.loads((CORPUS / "planted.json").read_text())
+
+
+def test_the_corpus_is_what_it_says():
+    programs = {str(path.relative_to(CORPUS)) for path in CORPUS.rglob("*.py")}
+    assert programs == set(PLANTED)
+    bugs = [name for name in PLANTED.values() if name]
+    assert len(bugs) >= 40 and len(PLANTED) - len(bugs) >= 40
+    assert set(bugs) <= set(KINDS)
+    for path in CORPUS.rglob("*.py"):
+        assert "heedful" not in path.read_text(), "a stranger's program knows nothing of the doctor"
+
+
+@pytest.fixture(scope="module")
+def score(request):
+    """The whole corpus, in a process of its own: programs are run in forks of it."""
+    command = [
+        sys.executable,
+        "-m",
+        "heedful",
+        "doctor",
+        "--self-test",
+        "--json",
+        "--seed",
+        str(request.config.seed),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    return json.loads(done.stdout)
+
+
+def test_recall(score):
+    missed = [t["program"] for t in score["programs"] if t["planted"] and t["planted"] not in t["found"]]
+    assert score["recall"] >= 0.95, missed
+
+
+def test_false_alarms(score):
+    assert score["false alarms"] <= 1, [t for t in score["programs"] if not t["planted"] and t["found"]]
+
+
+def test_precision(score):
+    wrong = {t["program"]: t["found"] for t in score["programs"] if set(t["found"]) - {t["planted"]}}
+    assert score["precision"] >= 0.95, wrong
+
+
+def test_no_program_breaks(score):
+    """No observer failed on any of them, and every healthy one ran to its end."""
+    notes = [(t["program"], n) for t in score["programs"] for n in t["notes"] if "could not" in n]
+    assert notes == []
+    assert [t["program"] for t in score["programs"] if t["failed"] and not t["planted"]] == []

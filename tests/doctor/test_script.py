@@ -1,0 +1,161 @@
+"""A stranger's script: run unchanged, always reported on, patched and proved; exit codes 0, 1, 2."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from heedful.doctor import Report
+from heedful.doctor.cases import CASES
+from heedful.doctor.source import Source, apply
+
+GOOD = """
+import sys
+import torch
+from torch import nn
+
+rate = float(sys.argv[1]) if len(sys.argv) > 1 else 0.1
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+x = torch.randn(64, 4)
+for step in range(500):
+    loss = nn.functional.mse_loss(model(x), x[:, :1])
+    {clear}
+    loss.backward()
+    optimizer.step()
+    {then}
+print("done", step, rate, __name__, __file__)
+"""
+
+
+def doctor(*arguments: str, cwd: Path | None = None):
+    command = [sys.executable, "-m", "heedful", "doctor", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def script(folder: Path, clear="optimizer.zero_grad()", then="pass") -> str:
+    path = folder / "train.py"
+    path.write_text(GOOD.format(clear=clear, then=then))
+    return str(path)
+
+
+def test_a_healthy_script_runs_as_it_is(tmp_path):
+    done = doctor(script(tmp_path), "--json", "--", "0.05", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["healthy"] and found["steps"] == 500 and found["findings"] == []
+    assert f"done 499 0.05 __main__ {tmp_path / 'train.py'}" in done.stderr
+
+
+def test_a_sick_one_is_patched_and_proved(tmp_path):
+    page = tmp_path / "report.html"
+    done = doctor(script(tmp_path, clear="pass"), "--steps", "30", "--html", str(page), cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert "done" not in done.stdout  # it was stopped
+    for words in (
+        "Gradients are not cleared",
+        "train.py:13",
+        "+    optimizer.zero_grad()",
+        "with the patch it is gone",
+    ):
+        assert words in done.stdout
+    text = page.read_text(encoding="utf-8")
+    assert "Gradients are not cleared" in text and "http" not in text.replace("http-equiv", "")
+
+
+def test_a_script_that_raises_gets_its_report(tmp_path):
+    raising = script(tmp_path, clear="pass", then="if step == 20: raise KeyError('lost')")
+    done = doctor(raising, "--no-prove", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "the script raised KeyError: 'lost'" in done.stdout and "gradients-not-cleared" in done.stdout
+    healthy = script(tmp_path, then="if step == 20: raise KeyError('lost')")
+    assert doctor(healthy, "--no-prove", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("import nowhere_to_be_found", "ModuleNotFoundError"),
+        ("def (", "invalid syntax"),
+        (None, "there is no script"),
+    ],
+)
+def test_what_cannot_be_run_is_2(tmp_path, text, words):
+    path = tmp_path / "broken.py"
+    if text is not None:
+        path.write_text(text)
+    done = doctor(str(path), cwd=tmp_path)
+    assert done.returncode == 2 and words in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("heedful doctor: ")
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ((), "which script?"),
+        (("--case", "dept"), "did you mean 'depth'?"),
+        (("x.py", "--tier", "norml"), "did you mean 'normal'?"),
+        (("x.py", "--steps", "0"), "--steps is 0"),
+        (("--self-test", "--corpus", "/nowhere"), "there is no corpus"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, arguments, words):
+    from heedful import cli
+
+    assert cli.main(["doctor", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert words in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "case, finding",
+    [
+        ("diverging", "gradients-not-cleared"),
+        ("accumulation", "batchnorm-under-accumulation"),
+        ("depth", "exploding-gradients"),
+    ],
+)
+def test_the_documents_cases(case, finding):
+    done = doctor("--case", case, "--json")
+    assert done.returncode == 1, done.stderr
+    (found,) = json.loads(done.stdout)["findings"]
+    assert found["name"] == finding
+    if case == "depth":
+        assert "skips around every two layers" in found["proof"]
+    else:
+        assert found["patch"] and "with the patch it is gone" in found["proof"]
+        patched = apply(CASES[case].read_text(), found["patch"])
+        compile(patched, "patched", "exec")
+
+
+def test_reports_go_through_json(tmp_path):
+    done = doctor(script(tmp_path, clear="pass"), "--steps", "12", "--no-prove", "--json", cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert Report.from_dict(found).to_dict() == found
+
+
+TEXT = """for x in data:
+    optimizer.step()
+    loss = f(x)
+    loss.backward()
+    if x:
+        a = 1; b = 2
+"""
+
+
+def test_edits():
+    source = Source("train.py", TEXT)
+    assert source.receiver(2, "step") == "optimizer"
+    moved = source.move_after(2, 4)
+    assert moved.splitlines()[1:4] == ["    loss = f(x)", "    loss.backward()", "    optimizer.step()"]
+    assert apply(TEXT, source.diff(moved)) == moved
+    back = Source("train.py", moved).move_before(4, 2)
+    assert back == TEXT
+    assert source.insert_before(4, "optimizer.zero_grad()").splitlines()[3] == "    optimizer.zero_grad()"
+    assert source.move_after(6, 2) == "" and source.move_after(5, 2) == ""  # not a line of its own
+    with pytest.raises(ValueError, match="does not fit"):
+        apply(TEXT.replace("f(x)", "g(x)"), source.diff(moved))

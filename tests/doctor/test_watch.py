@@ -1,0 +1,229 @@
+"""Watching changes nothing, costs little, leaves torch as it was, and finds what is wrong."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from heedful import doctor
+from heedful.doctor import watch as make
+from heedful.doctor.watching import Watch
+
+
+class Net(nn.Module):
+    """Dropout and BatchNorm: what draws random numbers, and what keeps state."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 3)
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def train(
+    watched: bool, seed: int, tier: str = "normal", kind=torch.optim.Adam, steps: int = 30, scaler=False
+):
+    """Weights, buffers and the state of the generator after a run."""
+    torch.manual_seed(seed)
+    model = Net()
+    optimizer = kind(model.parameters(), lr=1e-2)
+    x, y = torch.randn(64, 8), torch.randint(3, (64,))
+    scale = torch.amp.GradScaler("cpu", enabled=scaler)
+
+    def loop():
+        for _ in range(steps):
+            pick = torch.randint(64, (16,))
+            optimizer.zero_grad()
+            if kind is torch.optim.LBFGS:
+
+                def closure(pick=pick):
+                    optimizer.zero_grad()
+                    loss = F.cross_entropy(model(x[pick]), y[pick])
+                    loss.backward()
+                    return loss
+
+                optimizer.step(closure)
+                continue
+            loss = F.cross_entropy(model(x[pick]), y[pick])
+            scale.scale(loss).backward()
+            scale.step(optimizer)
+            scale.update()
+        model.eval()
+        with torch.no_grad():
+            model(x)
+
+    if watched:
+        with make(model, optimizer, tier=tier) as seen:
+            loop()
+        seen.report()
+    else:
+        loop()
+    return [*model.state_dict().values(), torch.get_rng_state(), torch.rand(3)]
+
+
+@pytest.mark.parametrize("tier", ["light", "normal", "deep"])
+def test_weights_are_bit_for_bit_those_of_the_unwatched_run(seed, tier):
+    assert all(torch.equal(a, b) for a, b in zip(train(False, seed), train(True, seed, tier), strict=True))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.LBFGS, torch.optim.RMSprop])
+def test_so_with_other_optimizers(seed, kind):
+    plain, watched = train(False, seed, kind=kind, steps=8), train(True, seed, kind=kind, steps=8)
+    assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True))
+
+
+def test_so_with_a_gradient_scaler(seed):
+    plain, watched = train(False, seed, scaler=True), train(True, seed, scaler=True)
+    assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True))
+
+
+def test_torch_is_left_as_it_was(seed):
+    def state():
+        return [
+            nn.Module.__call__,
+            nn.Module.zero_grad,
+            torch.autograd.backward,
+            torch.optim.Optimizer.zero_grad,
+            torch.optim.Optimizer.__init__,
+            torch.optim.lr_scheduler.LRScheduler.step,
+            torch.optim.lr_scheduler.ReduceLROnPlateau.step,
+            torch.nn.utils.clip_grad._clip_grads_with_norm_,
+            torch.amp.GradScaler.scale,
+            torch.utils.data.DataLoader.__iter__,
+            dict(sys.modules["torch.optim.optimizer"]._global_optimizer_pre_hooks),
+            dict(sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks),
+        ]
+
+    before = state()
+    with pytest.raises(ZeroDivisionError), doctor.watch() as seen:
+        _ = 1 / 0
+    assert state() == before
+    assert seen.facts.raised == "ZeroDivisionError: division by zero"
+
+
+def test_it_costs_at_most_a_tenth(seed):
+    """Medians of interleaved stretches of one long run, so that the first looks are behind it."""
+    model = nn.Sequential(
+        *[part for _ in range(4) for part in (nn.Linear(128, 128), nn.ReLU())], nn.Linear(128, 10)
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    x, y = torch.randn(128, 128), torch.randint(10, (128,))
+
+    def stretch(count=40) -> float:
+        start = time.process_time()
+        for _ in range(count):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        return time.process_time() - start
+
+    seen = Watch(model, optimizer)
+    stretch()
+    with seen:
+        stretch(100)
+    ratios = []
+    for _ in range(12):
+        before = time.perf_counter()
+        plain = stretch()
+        seen.start += time.perf_counter() - before  # what it may spend is a share of watched time
+        seen.instruments.install()
+        watched = stretch()
+        seen.instruments.remove()
+        ratios.append(watched / plain)
+    assert statistics.median(ratios) < 1.1
+
+
+def loop(model, optimizer, loss, steps=12, clear=True):
+    for _ in range(steps):
+        if clear:
+            optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+
+def test_the_residual_is_exact(seed):
+    """‖p.grad − fresh‖ / ‖fresh‖, computed by hand beside it."""
+    model = nn.Linear(5, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    expected = []
+    with make(model, optimizer, tier="deep") as seen:
+        for _ in range(6):
+            x = torch.randn(10, 5)
+            value = model(x).square().mean()
+            fresh = torch.cat(
+                [g.flatten() for g in torch.autograd.grad(value, list(model.parameters()), retain_graph=True)]
+            )
+            value.backward()
+            used = torch.cat([p.grad.flatten() for p in model.parameters()])
+            expected.append(float((used - fresh).norm() / fresh.norm()))
+            optimizer.step()
+    (found,) = seen.facts.optimizers.values()
+    assert found.stale == pytest.approx(expected[1:], rel=1e-3)
+
+
+def test_a_finding_says_where_and_how(seed):
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(40, 8), torch.randint(2, (40,))
+    with make(model, optimizer) as seen:
+        for _ in range(8):
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+    found = seen.report()["gradients-not-cleared"]
+    assert found.severity == "serious" and found.measured > 0.5
+    assert found.place is not None and found.place.file.endswith("test_watch.py")
+    assert found.place.text == "loss.backward()"
+    assert "+            optimizer.zero_grad()\n" in found.patch + "\n"
+    text = str(seen.report())
+    for words in ("Gradients are not cleared", "healthy: 0", "test_watch.py", "cause", "fix"):
+        assert words in text
+
+
+def test_healthy_is_quiet(seed):
+    model = Net()
+    optimizer = torch.optim.Adam(model.parameters())
+    x = torch.randn(64, 8)
+    y = x[:, :3].argmax(1)
+    with make(model, optimizer) as seen:
+        loop(model, optimizer, lambda: F.cross_entropy(model(x), y), 20)
+    report = seen.report()
+    assert report.findings == [] and report.healthy and "nothing wrong" in str(report)
+
+
+def test_an_observer_that_fails_does_not_fail_the_run(seed, monkeypatch):
+    monkeypatch.setattr("heedful.doctor.graph.walk", lambda root: 1 / 0)
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with make(model, optimizer) as seen:
+        loop(model, optimizer, lambda: model(torch.randn(4, 8)).square().mean())
+    assert any("ZeroDivisionError" in note for note in seen.report().notes)
+    assert seen.facts.steps == 12
+
+
+def test_a_model_can_be_saved_and_copied_while_watched(seed, tmp_path):
+    import copy
+
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(16, 8), torch.randint(3, (16,))
+    with make(model, optimizer):
+        loop(model, optimizer, lambda: F.cross_entropy(model(x), y), 3)
+        torch.save(model, tmp_path / "model.pt")
+        copy.deepcopy(model)(x)
+
+
+def test_wrong_calls_are_told():
+    with pytest.raises(ValueError, match="tier is 'slow'; it is light, normal, deep"):
+        doctor.watch(tier="slow")
+    with pytest.raises(TypeError, match="takes models and optimizers, got int"):
+        doctor.watch(3)
