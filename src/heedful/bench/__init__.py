@@ -99,6 +99,11 @@ def table(device: str) -> dict[str, Benchmark]:
 
 def run(names: Sequence[str] = (), *, quick: bool = False, device: str = "cpu") -> Iterator[Result]:
     """Run the named benchmarks, or all, one after another."""
+    if device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ValueError("bench: device is 'cuda', but torch finds no CUDA device here; use 'cpu'.")
     known = table(device)
     unknown = [name for name in names if name not in known]
     if unknown:

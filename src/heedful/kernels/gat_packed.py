@@ -20,7 +20,11 @@ from .sparse import Structure, sparse_attention
 
 def packs(table: Tensor) -> bool:
     """Whether the call may go this way: on the GPU, and nobody traces, counts, fakes or transforms."""
-    if not sparse_operators.on_gpu(table.device) or forward_ad._current_level >= 0:
+    if (
+        torch.compiler.is_compiling()
+        or not sparse_operators.on_gpu(table.device)
+        or forward_ad._current_level >= 0
+    ):
         return False
     return sparse_operators.unobserved(table.detach() if isinstance(table, torch.nn.Parameter) else table)
 

@@ -18,7 +18,11 @@ WIDEST = 128  # features of q and of v a head: their products must fit the regis
 
 def suits(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
     """Whether the kernels take these: on the GPU, eager, of a usual width and type."""
-    if not sparse_operators.on_gpu(q.device) or not all(map(unobserved, (q, k, v))):
+    if (
+        torch.compiler.is_compiling()
+        or not sparse_operators.on_gpu(q.device)
+        or not all(map(unobserved, (q, k, v)))
+    ):
         return False
     if torch.autograd.forward_ad._current_level >= 0 or not q.numel() or not k.numel() or not v.numel():
         return False
