@@ -81,6 +81,7 @@ def test_one_document(capsys):
         (["--document", "Q"], "there is no document 'Q'"),
         (["B4.1", "--document", "A"], "no claim named is of document A"),
         (["--seeds", "0"], "--seeds is 0"),
+        (["B4.1", "--docs", "pages"], "--docs writes pages of all claims"),
         (["--module", "nowhere.py"], "nowhere.py: no such file"),
         (["--explian"], "did you mean"),
     ],

@@ -58,6 +58,7 @@ RESULT, PRINTED, AGGREGATE = (0.0, 0.8), (-1.0, 0.8), (-0.8, 0.8)
 )
 def worked_example(draw, *, printed=PRINTED, aggregate=AGGREGATE):
     """Neighbours whose states add up to what the example's do; the ReLU of both sums is the same."""
+    yield note("instance", "neighbours drawn at random so that they add up as those of the example do")
     star = Graph.from_edges(list(range(1, 6)), [0] * 5, nodes=6)
     for _ in range(3):
         h = draw.normal(6, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import time
@@ -14,23 +15,12 @@ import torch
 
 from .claim import Claim, Verdict, check, claims, find, load_module
 
-# Claims that train, slowest first; a queue that ends with the short ones keeps every core busy.
+# What takes longest comes first, so that every core is busy to the end; what shares a trained model, or the
+# run of a study, goes to one process together.
 SLOW = (
-    "C2.8",
-    "C2.10",
-    "C2.7",
-    "A4",
-    "E1.12",
-    "D4.1",
-    "B6.1",
-    "C3.6",
-    "A1.5",
-    "E1.8",
-    "C1.2",
-    "C1.6",
-    "B1.1",
-    "D3.2",
-)
+    ("C2.8", "C2.10"), ("A4", "E1.12"), ("C1.3", "C1.4", "C1.5"), ("C1.2",), ("C1.6", "C1.7"), ("C2.7",),
+    ("B6.1",), ("B1.1",), ("D3.2",), ("D4.1",), ("B5.4",), ("B5.3",), ("C2.9",), ("A1.5",), ("C3.6",),
+)  # fmt: skip
 
 
 def check_all(
@@ -49,20 +39,21 @@ def check_all(
     for module in modules:
         load_module(module)
     chosen = list(claims()) if ids is None else [find(id).id for id in ids]
-    queue = sorted(chosen, key=lambda id: SLOW.index(id) if id in SLOW else len(SLOW))
+    queue = [group for slow in SLOW if (group := [id for id in slow if id in chosen])]
+    queue += [[id] for id in chosen if all(id not in slow for slow in SLOW)]
     workers = min(workers or os.cpu_count() or 1, max(1, len(queue) // 4))  # a process takes seconds to start
     found: dict[str, Verdict] = {}
     if workers == 1:
-        for id in queue:
+        for id in itertools.chain(*queue):
             found[id] = _checked(id, seeds, runs)
             tell(found[id])
     else:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(list(modules),)) as pool:
-            for future in as_completed([pool.submit(_checked, id, seeds, runs) for id in queue]):
-                verdict = future.result()
-                found[verdict.id] = verdict
-                tell(verdict)
+            for future in as_completed([pool.submit(_checked_all, group, seeds, runs) for group in queue]):
+                for verdict in future.result():
+                    found[verdict.id] = verdict
+                    tell(verdict)
     return [found[id] for id in chosen]
 
 
@@ -70,6 +61,10 @@ def _begin(modules: list[str | Path]) -> None:
     torch.set_num_threads(1)
     for module in modules:
         load_module(module)
+
+
+def _checked_all(ids: list[str], seeds, runs) -> list[Verdict]:
+    return [_checked(id, seeds, runs) for id in ids]
 
 
 def _checked(id: str, seeds, runs) -> Verdict:

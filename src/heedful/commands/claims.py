@@ -55,6 +55,10 @@ class Claims:
             chosen = [id for id in chosen if id in within]
             if not chosen:
                 raise UsageError(f"no claim named is of document {self.document}")
+        if self.docs is not None and chosen != list(known):
+            raise UsageError(
+                "--docs writes pages of all claims; it goes without ids, --document and --module"
+            )
         with _progress(len(chosen), console, quiet=self.json) as tell:
             verdicts = claims.check_all(
                 chosen, seeds=self.seeds, runs=self.runs, workers=self.workers, modules=self.module, tell=tell
