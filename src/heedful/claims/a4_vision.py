@@ -126,8 +126,8 @@ ORIGINAL = ("relu", "post")
     E,
     "A vision transformer differs from the original transformer by GELU and learned positions.",
     stated="GELU for ReLU, learned for sinusoidal positions",
-    corrected="By these, and by where it normalises: before each branch, not after the sum. With all three changed "
-    "back the blocks are the same. On small images the original's choices gain nothing.",
+    corrected="By these, and by where it normalises: before each branch, not after the sum. With all "
+    "three changed back the blocks are the same. On small images the original's choices gain nothing.",
 )
 def differences(draw, *, vit=("gelu", "pre"), train=trained_vit):
     x = draw.normal(5, 8)

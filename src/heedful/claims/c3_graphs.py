@@ -237,8 +237,8 @@ def noisy_neighbours(draw, *, accuracy=trained_accuracy):
     yield note(
         "judged", "a direct measurement: three honest neighbours, up to twelve that lie and can be told apart"
     )
-    yield at_least("GAT with twelve liars, %", found["gat"][2], 85)
-    yield at_most("GCN with twelve liars, %", found["gcn"][2], 80)
+    yield at_least("GAT with twelve liars, %", found["gat"][2], 92)
+    yield at_most("GCN with twelve liars, %", found["gcn"][2], 85)
     yield at_least("GCN without liars, %", found["gcn"][0], 90)
     for layer in ("gat", "gcn"):
         yield curve(

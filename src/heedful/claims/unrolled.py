@@ -19,9 +19,9 @@ def draw_unrolled(verdict):
         step = float(name[1:]) if name[1:] else 2.0
         return 1.6 * step, 1.1 * ROWS.get(name[0], 0.0)
 
-    figure = Figure(figsize=(7, 4.6), layout="constrained", dpi=120)
+    figure = Figure(figsize=(7, 4.6), dpi=120)
     FigureCanvasAgg(figure)
-    axis = figure.subplots()
+    axis = figure.add_axes((0, 0, 1, 1))
     colours = {"W": COLOURS[0], "U": COLOURS[1], "V": COLOURS[2], "": "#888888"}
     for a, b, through in edges:
         (x0, y0), (x1, y1) = place(a), place(b)
