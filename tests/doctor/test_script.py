@@ -48,6 +48,7 @@ def test_a_healthy_script_runs_as_it_is(tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["healthy"] and found["steps"] == 500 and found["findings"] == []
+    assert Report.from_dict(found).to_dict() == found
     assert f"done 499 0.05 __main__ {tmp_path / 'train.py'}" in done.stderr
 
 
@@ -130,12 +131,6 @@ def test_the_documents_cases(case, finding):
         assert found["patch"] and "with the patch it is gone" in found["proof"]
         patched = apply(CASES[case].read_text(), found["patch"])
         compile(patched, "patched", "exec")
-
-
-def test_reports_go_through_json(tmp_path):
-    done = doctor(script(tmp_path, clear="pass"), "--steps", "12", "--no-prove", "--json", cwd=tmp_path)
-    found = json.loads(done.stdout)
-    assert Report.from_dict(found).to_dict() == found
 
 
 TEXT = """for x in data:

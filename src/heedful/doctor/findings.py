@@ -405,8 +405,8 @@ _kind(
     "The first layers do not learn; deeper nets are worse than shallow ones, in training too.",
     "gradient of the first layers' outputs over that of the last layers', at the start",
     "above 1e-3",
-    "Eight layers with torch's default weights have 5e-3 and train; at 1e-3 the first layers move a "
-    "thousandth as fast.",
+    "Eight layers with torch's default weights have 5e-3 and train; at 1e-3 the first layers move at "
+    "a thousandth of the speed. The first half must share in it: one small last layer is no depth.",
     "Each layer shrinks the gradient: saturated activations, weights too small, or depth without skips.",
     "Skips around blocks, He or orthogonal initial weights, ReLU or GELU in place of sigmoids.",
     explains=(

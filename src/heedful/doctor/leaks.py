@@ -73,8 +73,8 @@ def _places(count: int, most: int = 64) -> list[int]:
 def check_causal(model: nn.Module, x: Tensor, *, positions: int = 64) -> Finding | None:
     """Whether output i depends on an input after i; None where none does.
 
-    x is (batch, length) tokens or (batch, length, features), outputs (batch, length, …). Each output, projected
-    randomly, must have an exactly zero gradient from everything later. Positions beyond `positions`
+    x is (batch, length) tokens or (batch, length, features), outputs (batch, length, …). Each output,
+    projected randomly, must have an exactly zero gradient from everything later. Positions beyond `positions`
     are sampled evenly.
 
     >>> model = nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 10))

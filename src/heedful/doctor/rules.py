@@ -472,8 +472,9 @@ def depth(facts: Facts, initial: nn.Module, batch: Batch) -> Iterable[Finding]:
         return
     ratio = seen.ratio
     facts.measured["vanishing-gradients"] = facts.measured["exploding-gradients"] = ratio
-    if 1e-3 < ratio < 1e2:
+    if 1e-3 < ratio < 1e2 or 10**-1.5 < seen.body < 10:
         return
+    facts.steep = True
     name = "vanishing-gradients" if ratio < 1 else "exploding-gradients"
     healed = []
     anew = twins.again(initial)
@@ -522,7 +523,7 @@ def depth(facts: Facts, initial: nn.Module, batch: Batch) -> Iterable[Finding]:
 
 def _steep(facts: Facts) -> bool:
     """Gradients vanish or explode: what else goes wrong follows from it, and is not asked."""
-    return not 1e-3 < facts.measured.get("vanishing-gradients", 1.0) < 1e2
+    return facts.steep
 
 
 def _sound(ratio: float) -> bool:
@@ -816,11 +817,12 @@ def overlap(facts):
         return  # samples repeat by themselves
     both = distinct & facts.trained
     share = len(both) / len(distinct)
-    facts.measured["train-test-overlap"] = share
     if share < 0.01 or len(both) < 4:
+        facts.measured["train-test-overlap"] = share
         return
     if len(both) > 0.9 * len(facts.trained):
         return  # the whole training set is evaluated, which is a training score
+    facts.measured["train-test-overlap"] = share
     yield finding(
         "train-test-overlap",
         share,

@@ -24,6 +24,7 @@ class Trial:
     notes: list[str] = field(default_factory=list)
     failed: str = ""
     seconds: float = 0.0
+    measured: dict[str, float] = field(default_factory=dict)
 
     @property
     def right(self) -> bool:
@@ -125,7 +126,9 @@ def self_test(
     results = run_all(chosen, seed, workers)
     return Score(
         [
-            Trial(names[p], planted[names[p]], r["found"], r["notes"], r["failed"], r["seconds"])
+            Trial(
+                names[p], planted[names[p]], r["found"], r["notes"], r["failed"], r["seconds"], r["measured"]
+            )
             for p, r in zip(chosen, results, strict=True)
         ]
     )
@@ -162,7 +165,13 @@ def run_all(programs: Sequence[Path], seed: int = 0, workers: int = 1) -> list[d
                 try:
                     results[place] = receiver.recv()
                 except EOFError:
-                    results[place] = {"found": [], "notes": [], "failed": "its process died", "seconds": 0.0}
+                    results[place] = {
+                        "found": [],
+                        "notes": [],
+                        "failed": "its process died",
+                        "seconds": 0.0,
+                        "measured": {},
+                    }
                 process.join()
                 running.remove(entry)
     gc.unfreeze()
@@ -185,8 +194,18 @@ def _one(program: str, seed: int, sender) -> None:
         failed = found.get("failed", "") or found.get("raised", "")
         names = [entry["name"] for entry in found.get("findings", []) if entry["severity"] != "note"]
         notes = [f"{e['name']}: {e['what']}" for e in found.get("findings", [])] + found.get("notes", [])
+        measured = found.get("measured", {})
+        measured |= {entry["name"]: entry["measured"] for entry in found.get("findings", [])}
     except BaseException as error:
-        failed, names, notes = f"{type(error).__name__}: {error}", [], []
-    sender.send({"found": names, "notes": notes, "failed": failed, "seconds": time.perf_counter() - start})
+        failed, names, notes, measured = f"{type(error).__name__}: {error}", [], [], {}
+    sender.send(
+        {
+            "found": names,
+            "notes": notes,
+            "failed": failed,
+            "seconds": time.perf_counter() - start,
+            "measured": measured,
+        }
+    )
     sender.close()
     os._exit(0)

@@ -62,21 +62,23 @@ class Flow:
 
     @property
     def ratio(self) -> float:
-        """First quarter over last quarter, by medians."""
+        """First quarter over last quarter, each by its largest: queries and keys get little by nature."""
         quarter = max(1, len(self.norms) // 4)
-        first, last = _median(self.norms[:quarter]), _median(self.norms[-quarter:])
+        first, last = max(self.norms[:quarter], default=0.0), max(self.norms[-quarter:], default=0.0)
         if last == 0 and first == 0:
             return math.nan
         return first / last if last else math.inf
 
     @property
+    def body(self) -> float:
+        """First quarter over third: a last layer that shrinks once, as small heads do, has no part in it."""
+        quarter = max(1, len(self.norms) // 4)
+        first, third = max(self.norms[:quarter]), max(self.norms[-2 * quarter : -quarter], default=0.0)
+        return first / third if third else (math.inf if first else 0.0)
+
+    @property
     def depth(self) -> int:
         return len(self.norms)
-
-
-def _median(numbers: Sequence[float]) -> float:
-    ordered = sorted(numbers)
-    return ordered[len(ordered) // 2] if ordered else math.nan
 
 
 def flow(model: nn.Module, batch: Batch) -> Flow:
