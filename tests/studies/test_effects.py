@@ -62,3 +62,48 @@ def test_autoencoders(tmp_path):
     assert found["synthetic vanilla 5"]["loss"] > found["synthetic vanilla 20"]["loss"]
     assert 227 < found["synthetic vanilla 5"]["loss"] < found["synthetic untrained 5"]["loss"]
     assert found["synthetic vanilla 20"]["probe"] > found["synthetic vanilla 5"]["probe"] + 5
+
+
+def test_padding(tmp_path):
+    """Without padding the net goes by height, wrong on every test image; full padding hides height from it."""
+    found, result = run("padding", tmp_path, epochs="8")
+    assert found["Net1 valid"]["val"] > 95 and found["Net1 valid"]["test"] < 10
+    assert found["Net1 full"]["test"] > 60
+    assert "full zero padding forgets height" in result.study.settings.verdict(result)
+
+
+def test_oversmoothing(tmp_path):
+    found, _ = run("oversmoothing", tmp_path, seeds=2, epochs="5")
+    assert found["without 2"]["untrained"] - found["without 32"]["untrained"] > 2  # orders of magnitude
+    for layers in (2, 8, 32):
+        assert found[f"with {layers}"]["untrained"] > found[f"without {layers}"]["untrained"] + 0.2
+
+
+def test_noise(tmp_path):
+    found, _ = run("noise", tmp_path, epochs="30")
+    for model in ("mean", "gcn", "gat"):
+        assert found[f"{model} 0"]["heard"] == pytest.approx(100, abs=1e-3)
+        assert found[f"{model} 0"]["test"] > found[f"{model} 8"]["test"] + 20
+    assert found["gcn 8"]["heard"] < found["mean 8"]["heard"] - 10  # a degree of one speaks loudest
+
+
+def test_memory(tmp_path):
+    found, _ = run("memory", tmp_path, lag="50", steps="200")
+    assert found["transformer 50"]["test"] > 60 > 30 > found["rnn 50"]["test"]
+    assert found["transformer 50"]["gradient"] > found["lstm 50"]["gradient"] + 3
+    assert found["lstm 50"]["gradient"] > found["rnn 50"]["gradient"] + 3
+    assert found["rnn, half 50"]["gradient"] < -25  # none arrives
+
+
+def test_extrapolation(tmp_path):
+    found, _ = run("extrapolation", tmp_path, steps="350")
+    assert found["alibi"]["rise"] < 0.25
+    assert found["sinusoidal"]["rise"] > found["alibi"]["rise"] + 0.2
+    assert found["learned"]["8×"] > found["alibi"]["8×"] + 0.1
+
+
+def test_degradation(tmp_path):
+    found, _ = run("degradation", tmp_path, epochs="6")
+    assert found["batch plain 56"]["train"] > found["batch plain 20"]["train"] + 20
+    assert found["batch residual 56"]["train"] < 20
+    assert found["batch plain 56"]["slope"] > found["batch plain 20"]["slope"] + 1

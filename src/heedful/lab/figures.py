@@ -52,3 +52,31 @@ def means(result: Result):
         plot.set_yticks(range(len(variants)), [label for _, _, label in variants])
         plot.invert_yaxis() if column == 0 else None
     return figure
+
+
+def lines(result: Result, across: str, metrics: list[str], by: str, *, log: bool = False):
+    """Metrics against one setting, a line with its band of standard deviations for every value of another."""
+    figure, axes = canvas(4.6 * len(metrics) + 1, 3.6, ncols=len(metrics), squeeze=False)
+    kinds = list(dict.fromkeys(chosen[by] for _, chosen, _ in result.variants()))
+    for plot, metric in zip(axes[0], metrics, strict=True):
+        for colour, kind in zip(COLOURS, kinds, strict=False):
+            points = sorted(
+                (chosen[across], summary.mean, summary.std or 0.0)
+                for key, chosen, _ in result.variants()
+                if chosen[by] == kind and (summary := result.summary(key, metric)) is not None
+            )
+            if not points:
+                continue
+            x, mean, spread = (list(column) for column in zip(*points, strict=True))
+            plot.plot(x, mean, "o-", color=colour, label=str(kind), markersize=4)
+            low, high = (
+                [m - s for m, s in zip(mean, spread, strict=True)],
+                [m + s for m, s in zip(mean, spread, strict=True)],
+            )
+            plot.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        plot.set_xlabel(across)
+        plot.set_ylabel(result.study.metrics.get(metric, metric))
+        if log:
+            plot.set_xscale("log", base=2)
+    axes[0, -1].legend(title=by, frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
