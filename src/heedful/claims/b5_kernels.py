@@ -232,7 +232,7 @@ def factored_costs(draw, *, by_features=recomputed, keep=stored, fast="factored"
         widths,
         held[keep],
         equals=1,
-        within=0.25,
+        within=0.4,
         unit="bytes held",
         size="width",
         role="detail",
