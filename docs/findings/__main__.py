@@ -55,7 +55,8 @@ def picture(kind: Kind, rows: dict[str, list[float]]) -> str:
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} 120" '
-        f'font-family="system-ui, sans-serif" font-size="12" role="img" aria-label="{html.escape(kind.measures)}">',
+        f'font-family="system-ui, sans-serif" font-size="12" role="img" '
+        f'aria-label="{html.escape(kind.measures)}">',
         f'<rect width="{WIDTH}" height="120" fill="#fbfaf7"/>',
         f'<line x1="{LEFT}" y1="84" x2="{WIDTH - RIGHT}" y2="84" stroke="{SOFT}"/>',
     ]
@@ -104,8 +105,8 @@ def page(kind: Kind) -> str:
         "",
         f"![what the doctor measured in its corpus]({kind.name}.svg)",
         "",
-        "Each dot is a program of the [corpus](../../tests/doctor/corpus): healthy ones above, those with this "
-        "bug planted below.",
+        "Each dot is a program of the [corpus](../../tests/doctor/corpus): healthy ones above, "
+        "those with this bug planted below.",
     ]
     if kind.explains:
         others = ", ".join(f"[{KINDS[name].title.lower()}]({name}.md)" for name in kind.explains)

@@ -55,6 +55,10 @@ def train(
                 continue
             loss = F.cross_entropy(model(x[pick]), y[pick])
             scale.scale(loss).backward()
+            scale.unscale_(optimizer)
+            # From a generator, which can be read but once.
+            torch.nn.utils.clip_grad_value_((p for p in model.parameters()), 0.1)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             scale.step(optimizer)
             scale.update()
         model.eval()

@@ -455,7 +455,8 @@ _kind(
     "Each step throws away what was learned.",
     "‖Δw‖ / ‖w‖ of a step, median over weight matrices and steps looked at",
     "below 0.3",
-    "About 1e-3 is usual and 1e-1 brave; at 0.3 every few steps replace the weights.",
+    "About 1e-3 is usual and 1e-1 brave; at 0.3 every few steps replace the weights. Tiny models may bear "
+    "it, so the loss must not fall either.",
     "The learning rate is too high for the weights' size.",
     "Lower the learning rate, or warm it up.",
 )

@@ -79,6 +79,7 @@ class Loss:
     target: Tensor | None = None
     prediction: Tensor | None = None  # what the loss was given (logits where it makes its own softmax)
     terms: int = 1
+    sign: int = 1  # of a residual: prediction − target, the other way round, or 0 where both have gradients
     ignore: int | None = None
 
     @property
@@ -146,12 +147,8 @@ def _base(node, found: Loss, depth: int) -> bool:
         behind = through(inputs(node)[0]) if inputs(node) else None
         found.node = node
         found.reduction = MEAN if name.startswith("Mean") else SUM
-        if behind is not None and behind.name() in ("PowBackward0", "MulBackward0"):
-            square = behind.name() == "MulBackward0" or saved(behind, "exponent") == 2
-            residual = saved(behind, "self")
-            if square and isinstance(residual, Tensor):
-                found.kind, found.prediction = "residuals", _detached(residual)
-                return True
+        if behind is not None and _difference(behind, found):
+            return True
         for part in inputs(node):
             if _base(part, found, depth + 1):
                 return True
@@ -164,6 +161,24 @@ def _base(node, found: Loss, depth: int) -> bool:
             found.terms = max(found.terms, len(parts))
         return any(_base(part, found, depth + 1) for part in parts)
     return False
+
+
+def _difference(node, found: Loss) -> bool:
+    """prediction − target, squared or as a distance, by hand."""
+    squared = (
+        node.name() == "PowBackward0" and saved(node, "exponent") == 2
+    ) or node.name() == "MulBackward0"
+    residual = saved(node, "self")
+    minus = through(inputs(node)[0]) if inputs(node) else None
+    if not (squared or node.name() == "AbsBackward0") or not isinstance(residual, Tensor):
+        return False
+    if minus is None or minus.name() != "SubBackward0":
+        return False
+    found.kind = "residuals" if squared else "distances"
+    left, right = (behind is not None for behind, _ in minus.next_functions)
+    found.sign = int(left) - int(right)
+    found.prediction = _detached(residual)
+    return True
 
 
 def _detached(thing):
@@ -225,12 +240,12 @@ def mixed_view(loss: Loss) -> tuple[tuple[int, ...], int] | None:
 def broadcast(loss: Loss, output: Tensor | None) -> float | None:
     """How many numbers the loss takes for each prediction, where (N, 1) met (N,)."""
     if (
-        loss.kind not in ("squares", "residuals", "absolute", "smooth", "huber", "logits")
+        loss.kind not in ("squares", "residuals", "distances", "absolute", "smooth", "huber", "logits")
         or loss.prediction is None
     ):
         return None
     shape = loss.prediction.shape
-    if loss.kind != "residuals":
+    if loss.kind not in ("residuals", "distances"):
         behind = inputs(loss.node)[0] if inputs(loss.node) else None
         if behind is not None and behind.name() == "ExpandBackward0":
             before = saved(behind, "self_sym_sizes")
@@ -420,15 +435,13 @@ def objective(loss_value: Tensor, apart: Loss, output: Any) -> Objective | None:
     if arrange is None or apart.reduction not in (MEAN, SUM):
         return None
     reduction = "mean" if apart.reduction == MEAN else "sum"
-    if apart.kind == "residuals":
-        aim = (arrange(tensor) - given).detach()
-        if not torch.allclose((arrange(tensor) - aim), given, atol=1e-5, rtol=1e-4):
+    if apart.kind in ("residuals", "distances"):
+        if not apart.sign:
             return None
+        aim = (arrange(tensor) - apart.sign * given).detach()
+        kind, made = ("squares", F.mse_loss) if apart.kind == "residuals" else ("absolute", F.l1_loss)
         return Objective(
-            "squares",
-            lambda out: F.mse_loss(arrange(pick(out)), aim, reduction=reduction),
-            aim,
-            reduction=reduction,
+            kind, lambda out: made(arrange(pick(out)), aim, reduction=reduction), aim, reduction=reduction
         )
     assert target is not None
     functions: dict[str, Callable] = {
@@ -461,7 +474,7 @@ def _arrangement(output: Tensor, given: Tensor, kind: str) -> Callable[[Tensor],
     ways: list[Callable[[Tensor], Tensor]] = [lambda out: out.reshape(shape)]
     if output.dim() > 2:
         ways += [lambda out: out.movedim(-1, 1).reshape(shape), lambda out: out.movedim(1, -1).reshape(shape)]
-    if kind == "residuals":
+    if kind in ("residuals", "distances"):
         return ways[0] if output.numel() == given.numel() else None
     for way in ways:
         try:

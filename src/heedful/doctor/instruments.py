@@ -35,9 +35,9 @@ class Instruments:
             if "step" in vars(kind):
                 self._wrap(kind, "step", _first(heard, "scheduler_stepped"))
         clip = torch.nn.utils.clip_grad
-        self._wrap(clip, "_clip_grads_with_norm_", _first(heard, "clipped"))
+        self._wrap(clip, "_clip_grads_with_norm_", _listed(heard, "clipped"))
         for place in (clip, torch.nn.utils):
-            self._wrap(place, "clip_grad_value_", _first(heard, "clipped"))
+            self._wrap(place, "clip_grad_value_", _listed(heard, "clipped"))
         self._wrap(torch.amp.GradScaler, "scale", _result(heard, "scaled"))
         self._wrap(torch.amp.GradScaler, "unscale_", _then(heard, "unscaled"))
         self._wrap(torch.utils.data.DataLoader, "__iter__", _first(heard, "loader_started"))
@@ -118,6 +118,21 @@ def _first(heard, name: str):
         def function(*arguments, **options):
             getattr(heard, name)(*arguments)
             return original(*arguments, **options)
+
+        return function
+
+    return wrap
+
+
+def _listed(heard, name: str):
+    """Told before it happens, of parameters that may come from a generator, which can be read but once."""
+
+    def wrap(original):
+        def function(parameters, *arguments, **options):
+            if not isinstance(parameters, torch.Tensor):
+                parameters = list(parameters)
+            getattr(heard, name)(parameters)
+            return original(parameters, *arguments, **options)
 
         return function
 

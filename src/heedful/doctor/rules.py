@@ -460,8 +460,28 @@ def gradients_along_depth(facts):
     chosen = _first_batch(facts)
     if chosen is None:
         return
-    _, initial, batch = chosen
-    yield from depth(facts, initial, batch)
+    calls, initial, batch = chosen
+    for found in depth(facts, initial, batch):
+        found.proof += _trained_with_skips(facts, calls, initial, batch)
+        yield found
+
+
+def _trained_with_skips(facts: Facts, calls: Calls, initial: nn.Module, batch: Batch, steps: int = 12) -> str:
+    """A few steps on the recorded batches, of the model as it was and of its twin with skips."""
+    seen, batches = (
+        _alone(facts),
+        [b for b in facts.batches if b.model is calls.model and b.objective is not None],
+    )
+    twin = twins.with_skips(initial, batch)
+    if seen is None or seen.closure or not batches or twin is None:
+        return ""
+    plain, other = (
+        twins.replay(model, calls.model, seen.optimizer, batches[:4], steps) for model in (initial, twin)
+    )
+    return (
+        f"; {steps} steps on {len(batches[:4])} batches: loss {plain[0]:.3g} → {plain[1]:.3g} as it is, "
+        + (f"{other[0]:.3g} → {other[1]:.3g} with skips")
+    )
 
 
 def depth(facts: Facts, initial: nn.Module, batch: Batch) -> Iterable[Finding]:
@@ -562,7 +582,9 @@ def updates(facts):
             continue
         ratio = _median(late)
         facts.measured["update-too-large"] = max(ratio, facts.measured.get("update-too-large", 0.0))
-        if ratio > 0.3:
+        values = _values(facts)
+        learns = values and _median(values[-max(3, len(values) // 4) :]) < 0.9 * values[0]
+        if ratio > 0.3 and not learns:
             yield finding(
                 "update-too-large", ratio, f"a step changes weights by {ratio:.2g} of their size (median)"
             )
