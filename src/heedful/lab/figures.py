@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -75,8 +76,11 @@ def lines(result: Result, across: str, metrics: list[str], by: str, *, log: bool
             )
             plot.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         plot.set_xlabel(across)
-        plot.set_ylabel(result.study.metrics.get(metric, metric))
+        plot.set_ylabel(textwrap.fill(result.study.metrics.get(metric, metric), 36), fontsize=9)
         if log:
+            values = sorted({chosen[across] for _, chosen, _ in result.variants()})
             plot.set_xscale("log", base=2)
+            plot.set_xticks(values, [str(value) for value in values])
+            plot.minorticks_off()
     axes[0, -1].legend(title=by, frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
