@@ -186,3 +186,11 @@ def test_what_comes_back_from_a_cluster(tmp_path):
         assert kept.status == "done" and kept.results == parcel.results
         assert store.curves(kept)["height"] == parcel.curves["height"] != []
         assert (kept.folder / "sub" / "note.txt").read_bytes() == b"kept"
+
+
+def test_what_others_published_stands_beside(tmp_path, monkeypatch):
+    figure = lab.Figure(4.0, std=0.2)
+    monkeypatch.setattr(toys.Line, "also", {"Others 2020": {("steep",): {"height": figure}}}, raising=False)
+    flat, steep = lab.run("toy-line", seeds=2, store=tmp_path, backend="loop").rows()
+    assert steep["height, Others 2020"].startswith("4 ± 0.2 (ours +1")
+    assert flat["height, Others 2020"] is None

@@ -89,6 +89,10 @@ class Result:
                 agreement = self.agreement(key, metric)
                 if agreement is not None:
                     row[f"{metric}, verdict"] = str(agreement)
+                for who, figures in self.study.elsewhere(chosen).items():
+                    if metric in figures and summary:
+                        off = summary.mean - figures[metric].value
+                        row[f"{metric}, {who}"] = f"{figures[metric]} (ours {off:+.3g})"
             found.append(row)
         names = list(dict.fromkeys(name for row in found for name in row))
         return [{name: row.get(name) for name in names} for row in found]

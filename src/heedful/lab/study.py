@@ -72,6 +72,12 @@ class Study:
         table = getattr(self.settings, "published", {})
         return table.get(tuple(variant[axis] for axis in self.axes), {})
 
+    def elsewhere(self, variant: Mapping[str, Any]) -> dict[str, dict[str, Figure]]:
+        """Figures that others published for a variant (`also`), by who did, then by metric."""
+        key = tuple(variant[axis] for axis in self.axes)
+        tables = getattr(self.settings, "also", {})
+        return {who: table[key] for who, table in tables.items() if key in table}
+
     def variants(self, profile: str = "full", given: Mapping[str, Any] | None = None) -> list[Any]:
         """Every combination along the axes, those given held fixed, as settings of a profile."""
         if profile not in PROFILES:

@@ -66,6 +66,21 @@ class Padding(Trained):
         },
     }
 
+    also = {
+        "CVPR 2020": {
+            ("Net1", padding): {
+                "val": Figure(val, std=val_std, runs=10, source="Kayhan & van Gemert"),
+                "test": Figure(test, std=test_std, runs=10, source="Kayhan & van Gemert"),
+            }
+            for padding, val, val_std, test, test_std in (
+                ("valid", 100, None, 0.2, 0.1),
+                ("same", 99.8, 0.1, 8.4, 0.7),
+                ("circular", 73.7, 1.0, 73.7, 1.0),
+                ("full", 89.7, 0.5, 89.7, 0.5),
+            )
+        }
+    }
+
     def experiment(self, device, seed):
         (x, y), (val, val_labels), (test, test_labels) = _images(self.train, self.clean, str(device))
 
