@@ -93,9 +93,10 @@ def test_kept_verdicts_are_of_twenty_seeds():
         assert entry["statement"] == OURS[id].statement and entry["stated"] == OURS[id].stated, id
 
 
-@pytest.mark.parametrize(
-    "id", [id for id in KEPT if any(e["kind"] in ("curve", "exponent") for e in KEPT[id]["evidence"])]
-)
+PICTURES = ("A1.5", "A3.3", "A4", "B4.2", "B5.3", "C2.1", "C2.7", "D1.3", "D2.1", "E1.1", "E1.2", "E1.8")
+
+
+@pytest.mark.parametrize("id", PICTURES)
 def test_figures_are_drawn(id, tmp_path):
     figure = claims.Verdict.from_dict(KEPT[id]).figure()
     figure.savefig(tmp_path / "figure.png", dpi=40)
