@@ -392,7 +392,7 @@ _kind(
     "(N, 1) − (N,) is (N, N): N for each prediction, read off the graph; N is at least 2.",
     "Predictions have shape (N, 1), targets (N,), and every prediction is compared with every target.",
     "Give both one shape: prediction.squeeze(-1), or target.unsqueeze(-1).",
-    explains=("cannot-overfit", "learning-rate-too-low", "loss-at-init"),
+    explains=("cannot-overfit", "learning-rate-too-low", "loss-at-init", "update-too-large"),
 )
 
 # Signal

@@ -466,7 +466,7 @@ def gradients_along_depth(facts):
         yield found
 
 
-def _trained_with_skips(facts: Facts, calls: Calls, initial: nn.Module, batch: Batch, steps: int = 12) -> str:
+def _trained_with_skips(facts: Facts, calls: Calls, initial: nn.Module, batch: Batch, steps: int = 40) -> str:
     """A few steps on the recorded batches, of the model as it was and of its twin with skips."""
     seen, batches = (
         _alone(facts),

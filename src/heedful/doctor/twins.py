@@ -211,8 +211,15 @@ def twin_optimizer(
     for group in optimizer.param_groups:
         mine = [places[id(p)] for p in group["params"] if id(p) in places]
         if mine:
-            settings = {key: entry for key, entry in group.items() if key not in ("params", "initial_lr")}
-            settings["lr"] = float(group.get("initial_lr", group["lr"])) * factor
+            settings = {
+                key: entry
+                for key, entry in group.items()
+                if key not in ("params", "initial_lr", "max_lr", "min_lr")
+            }
+            # A schedule's highest rate: it may have begun low, and may have ended low.
+            settings["lr"] = (
+                max(float(group.get(name, 0.0)) for name in ("lr", "initial_lr", "max_lr")) * factor
+            )
             groups.append({"params": mine, **settings})
     if not groups:
         return None
