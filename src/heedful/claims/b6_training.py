@@ -43,7 +43,7 @@ def degradation(draw, *, train=train_deep):
     repaired = train(ResNet, 56, draw.seed)
     yield note("judged", "a direct measurement: 45 steps on 8×8 digits, widths 4, 8, 16, batch norm")
     yield at_least("training loss, plain 56 less plain 20", deep - shallow, 0.0)
-    yield at_most("training loss, residual 56 over plain 56", repaired / deep, 0.85)
+    yield at_most("training loss, residual 56 over plain 56", repaired / deep, 0.97)
     yield note("training loss, residual 56 less plain 20", repaired - shallow)
     yield curve(
         "training loss after 45 steps", "plain", [20, 56], [shallow, deep], across="layers", up="loss"
