@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -194,3 +196,45 @@ def test_what_others_published_stands_beside(tmp_path, monkeypatch):
     flat, steep = lab.run("toy-line", seeds=2, store=tmp_path, backend="loop").rows()
     assert steep["height, Others 2020"].startswith("4 ± 0.2 (ours +1")
     assert flat["height, Others 2020"] is None
+
+
+def test_workers_leave_with_the_process_that_started_them(tmp_path):
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import toys; from heedful import lab\n"
+        "lab.run('toy-slow', seeds=2, store=sys.argv[2], settings={'seconds': 60}, backend='processes')"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", script, str(FOLDER), str(tmp_path)])
+    try:
+        workers = _until(lambda: _running(tmp_path, 2))
+    finally:
+        owner.kill()
+        owner.wait()
+    assert _until(lambda: not any(_alive(pid) for pid in workers))
+    with lab.Store(tmp_path) as store:
+        assert {trial.status for trial in store.trials()} == {"interrupted"}
+
+
+def _running(folder, count):
+    if not (folder / "lab.sqlite").exists():
+        return None
+    with sqlite3.connect(folder / "lab.sqlite") as base:
+        try:
+            found = [pid for (pid,) in base.execute("SELECT pid FROM trial WHERE status = 'running'")]
+        except sqlite3.OperationalError:
+            return None
+    return found if len(set(found)) == count else None
+
+
+def _alive(pid):
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def _until(there, seconds=60):
+    end = time.monotonic() + seconds
+    while not (found := there()):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return found

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ..training.choice import choose
+from ..training.workers import settle
 from .cluster import on_cluster
 from .desk import Desk, flush_all
 from .result import Result
@@ -201,9 +202,7 @@ class _Work:
         """Workers, none of which starts before it has something to do."""
         threads = max(1, (os.cpu_count() or 1) // self.workers)
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(
-            self.workers, context, initializer=torch.set_num_threads, initargs=(threads,)
-        )
+        return ProcessPoolExecutor(self.workers, context, initializer=settle, initargs=(threads,))
 
 
 def _stackable(settings: Any) -> bool:

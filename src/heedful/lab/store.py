@@ -339,12 +339,15 @@ def _program() -> str:
 
 
 def _born(pid: int) -> float | None:
-    """When a process was started, in ticks since boot: pids are given out again."""
+    """When a process was started, in ticks since boot: pids are given out again. None for one that ended and
+    that nobody has asked about yet.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return float(text.rpartition(")")[2].split()[19])
+    state, *rest = text.rpartition(")")[2].split()
+    return None if state == "Z" else float(rest[18])
 
 
 def _alive(host: str, pid: int, born: float | None) -> bool:

@@ -6,15 +6,17 @@ in them, unless the experiment is defined in it.
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
+import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from typing import Any
 
 import torch
@@ -106,11 +108,27 @@ def _listed(seeds: list[int]) -> str:
 _CONTENT = b""
 
 
+def settle(threads: int) -> None:
+    """In a new worker: so many threads, and no life after the process that started it.
+
+    A pool whose owner was killed waits for work for ever, for every worker holds both ends of its queue.
+    """
+    torch.set_num_threads(threads)
+    owner = parent_process()
+    if owner is not None:
+        threading.Thread(target=_leave_with, args=(owner.sentinel,), daemon=True).start()
+
+
+def _leave_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
 def _prepare(content: bytes, threads: int) -> None:
     """In a new worker; what may go wrong is left to the first task, which can report it."""
     global _CONTENT
     _CONTENT = content
-    torch.set_num_threads(threads)
+    settle(threads)
 
 
 def _train(group: list[int]) -> tuple[bytes, str | None]:
