@@ -13,7 +13,8 @@ README = (ROOT / "README.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.S | re.M)
 SHELL = [line for language, block in BLOCKS if not language for line in block.splitlines()]
-LONG = ("calibrate", "bench")  # minutes each: that they exist is checked, not what they measure
+# Minutes each, or about a file of the reader's: that they exist with these options is checked, no more.
+LONG = ("calibrate", "bench", "run", "claims", "doctor")
 
 
 @pytest.mark.parametrize("code", [block for language, block in BLOCKS if language == "python"])
@@ -24,12 +25,17 @@ def test_python_blocks_run(code, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("line", [line for line in SHELL if line.startswith("heedful ")])
-def test_commands_run(line):
+def test_commands_run(line, tmp_path):
     words = shlex.split(line, comments=True)[1:]
+    options = {word for word in words if word.startswith("--") and len(word) > 2}
     words = [words[0], "--help"] if words[0] in LONG else words
-    done = subprocess.run([sys.executable, "-m", "heedful", *words], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "heedful", *words], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+    if words[-1] == "--help":
+        assert [option for option in options - {"--lr"} if option not in done.stdout] == []
 
 
 @pytest.mark.parametrize("target", ["run", "test"])
