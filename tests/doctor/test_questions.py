@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from heedful import doctor, models
+from heedful import data, doctor, models
+from heedful.doctor.watching import fingerprints
 
 
 class Leaky(nn.Module):
@@ -61,6 +62,19 @@ def test_batch_leaks_are_found_behind_a_norm(seed):
     norm = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6))
     assert doctor.check_batch_independence(norm, torch.randn(5, 6)) is None  # asked in evaluation mode
     assert norm.training
+
+
+def test_the_validation_set_of_padding_is_in_its_training_set():
+    published, clean = data.boxes(), data.boxes(clean=True)
+    assert doctor.check_overlap(published.train.inputs, published.val.inputs).measured == 1
+    assert doctor.check_overlap(published.train.inputs, published.test.inputs) is None
+    assert doctor.check_overlap(clean.train.inputs, clean.val.inputs) is None
+
+
+def test_pictures_of_few_colours_have_fingerprints_of_their_own():
+    images = data.boxes(clean=True).train.inputs
+    for form in (images, images.float() / 255, images.bool(), images[..., :-1].double()):
+        assert len(set(fingerprints(form))) == len(set(map(tuple, form.flatten(1).tolist())))
 
 
 def test_overlap(seed):

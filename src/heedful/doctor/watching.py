@@ -813,6 +813,9 @@ def first_bad(model: nn.Module, arguments: tuple, options: dict) -> str:
     return found[0] if found else type(model).__name__
 
 
+MOST_WORDS = 1 << 14  # of a sample that are looked at: 128 kB
+
+
 def fingerprints(x: Tensor | None) -> list[int] | None:
     """A number for each sample, equal where all its bits are; samples of under eight numbers have none."""
     if x is None or x.dim() < 2 or len(x) == 0 or x.is_sparse or x.is_nested or x.is_complex():
@@ -820,15 +823,19 @@ def fingerprints(x: Tensor | None) -> list[int] | None:
     rows = x.detach().reshape(len(x), -1)
     if rows.shape[1] < 8:
         return None
-    if rows.shape[1] > 512:
-        rows = rows[:, :: rows.shape[1] // 512]
-    rows = rows.contiguous()
-    if rows.is_floating_point():
-        kinds = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.int8}
-        rows = rows.view(kinds[rows.element_size()])
-    place = torch.arange(1, rows.shape[1] + 1, device=rows.device, dtype=torch.int64)
+    words = _words(rows.contiguous())
+    if words.shape[1] > MOST_WORDS:
+        words = words[:, :: words.shape[1] // MOST_WORDS]
+    place = torch.arange(1, words.shape[1] + 1, device=words.device, dtype=torch.int64)
     weight = place * 0x9E3779B97F4A7C1 ^ (place * 0x2545F4914F6CDD1D)  # odd mixing, no random numbers
-    return ((rows.long() + 1) * weight).sum(1).tolist()
+    mixed = (words + 1) * 0x2127599BF4325C37  # not linear: pictures of few colours must not add up alike
+    return ((mixed ^ (mixed >> 29)) * weight).sum(1).tolist()
+
+
+def _words(rows: Tensor) -> Tensor:
+    """The same bits, eight bytes a number where the width allows."""
+    rows = rows.view(torch.uint8) if rows.dtype != torch.bool else rows.to(torch.uint8)
+    return rows.view(torch.int64) if rows.shape[1] % 8 == 0 else rows.long()
 
 
 def _first_input(arguments: tuple, options: dict) -> Tensor | None:
