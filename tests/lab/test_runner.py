@@ -192,7 +192,8 @@ def test_what_comes_back_from_a_cluster(tmp_path):
 
 def test_what_others_published_stands_beside(tmp_path, monkeypatch):
     figure = lab.Figure(4.0, std=0.2)
-    monkeypatch.setattr(toys.Line, "also", {"Others 2020": {("steep",): {"height": figure}}}, raising=False)
+    settings = find("toy-line").settings
+    monkeypatch.setattr(settings, "also", {"Others 2020": {("steep",): {"height": figure}}}, raising=False)
     flat, steep = lab.run("toy-line", seeds=2, store=tmp_path, backend="loop").rows()
     assert steep["height, Others 2020"].startswith("4 ± 0.2 (ours +1")
     assert flat["height, Others 2020"] is None
