@@ -65,7 +65,7 @@ def test_autoencoders(tmp_path):
 
 
 def test_padding(tmp_path):
-    """Without padding the net goes by height, wrong on every test image; full padding hides height from it."""
+    """Without padding the net goes by height, wrong on every test image; full padding hides height."""
     found, result = run("padding", tmp_path, epochs="8")
     assert found["Net1 valid"]["val"] > 95 and found["Net1 valid"]["test"] < 10
     assert found["Net1 full"]["test"] > 60
@@ -107,3 +107,13 @@ def test_degradation(tmp_path):
     assert found["batch plain 56"]["train"] > found["batch plain 20"]["train"] + 20
     assert found["batch residual 56"]["train"] < 20
     assert found["batch plain 56"]["slope"] > found["batch plain 20"]["slope"] + 1
+
+
+def test_kernels(tmp_path):
+    """Times are the machine's; that memory stays linear is ours."""
+    found, result = run("kernels", tmp_path, similarity="polynomial")
+    assert 0 < found["polynomial"]["memory"] < 1.3
+    curves = result.store.curves(result.trials[0])
+    lengths = {length for length, _ in curves["planned, s"]}
+    assert lengths == {512, 1024, 2048, 4096} == {length for length, _ in curves["reference, s"]}
+    assert all(seconds > 0 for name, curve in curves.items() for _, seconds in curve)

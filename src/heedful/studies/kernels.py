@@ -40,7 +40,7 @@ class Kernels:
     longest: int = 16384
 
     axes = ("similarity",)
-    quick = {"longest": 2048, "axes": {"similarity": ["softmax", "polynomial"]}}
+    quick = {"shortest": 512, "longest": 4096, "axes": {"similarity": ["softmax", "polynomial"]}}
     seeds = {"quick": 1, "full": 1}
     metrics = {
         "pairs": "all pairs (reference): time grows like length to the",
@@ -66,8 +66,10 @@ class Kernels:
             for candidate in plan.candidates:
                 before = times.get(candidate.name, {})
                 too_slow = before and max(before.values()) > SLOW
+                if candidate.reason or too_slow:
+                    continue
                 hopeless = candidate.seconds > max(0.3, 50 * plan.chosen.seconds)
-                if candidate.reason or too_slow or (hopeless and candidate.name != "reference"):
+                if hopeless and candidate.name != "reference":
                     continue
                 once = here.run(STRATEGIES[candidate.name])
                 taken = seconds(once, least=0.05, device=device)
