@@ -95,7 +95,11 @@ class Autoencoders:
                 codes, test_codes = model.encode(sets["probe"]), model.encode(sets["test"])
             rounds = self.probe_epochs or (50 if synthetic else 1000)
             size = 100 if synthetic else len(codes)
-            probe = _probe(codes, sets["probe labels"], test_codes, sets["test labels"], seed, rounds, size)
+            # A thousand steps of 1e-3 stop on the way: 55 % from random features where 1e-2 reads off 62.
+            rate = 1e-3 if synthetic else 1e-2
+            probe = _probe(
+                codes, sets["probe labels"], test_codes, sets["test labels"], seed, rounds, size, rate
+            )
             return {"loss": loss, "probe": 100 * probe}
 
         lab.log(0, **{f"val {name}": value for name, value in measured(model).items()})
@@ -142,11 +146,11 @@ class Autoencoders:
         return figure
 
 
-def _probe(codes, labels, test_codes, test_labels, seed: int, epochs: int, size: int) -> float:
+def _probe(codes, labels, test_codes, test_labels, seed: int, epochs: int, size: int, rate: float) -> float:
     """The course's probe: a linear layer trained by Adam for so many epochs."""
     torch.manual_seed(seed)
     head = nn.Linear(codes.shape[1], int(labels.max()) + 1).to(codes.device)
-    optimizer = torch.optim.Adam(head.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(head.parameters(), lr=rate)
     feed = Batches(codes, labels, size=size, seed=seed)
     train(
         head,
