@@ -47,8 +47,8 @@ def seeds(seed) -> list[int]:
     return [seed % 2**30 + n for n in range(3)]
 
 
-# A residual net of 56 narrow layers now and then starts late, so 45 steps do not tell every seed the same: the
-# first of the twenty are asked, until the claim reads the degradation study.
+# A residual net of 56 narrow layers now and then starts late, so 45 steps do not tell every seed the same:
+# the first of the twenty are asked, until the claim reads the degradation study.
 HANGS_ON_ITS_SEEDS = {"B6.1"}
 
 
