@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 
 from heedful.lab import Figure, study
+from heedful.models import Autoencoder
 
 
 @study("toy-line", "Does a steeper line rise faster?", source="nobody", cost={"quick": "1 s"})
@@ -85,4 +86,19 @@ class Slow:
 
     def run(self, seed, lab):
         time.sleep(self.seconds)
+        return {"value": float(seed)}
+
+
+@study("toy-keeper", "Which model is kept?", source="nobody")
+@dataclass
+class Keeper:
+    wide: Literal["narrow", "wide"] = "narrow"
+
+    axes = ("wide",)
+    metrics = {"value": "a number"}
+
+    def run(self, seed, lab):
+        torch.manual_seed(seed)
+        model = Autoencoder(4, [2 if self.wide == "narrow" else 3])
+        lab.keep(model, use="classes", classes=["cat", "dog"])
         return {"value": float(seed)}

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from .kept import Kept, kept
 from .result import Result
 from .runner import run
 from .statistics import Agreement, Difference, Figure, Summary, against, bootstrap, holm, paired, summarize
@@ -19,6 +20,7 @@ __all__ = [
     "Agreement",
     "Difference",
     "Figure",
+    "Kept",
     "Result",
     "Run",
     "Store",
@@ -31,6 +33,7 @@ __all__ = [
     "bootstrap",
     "find",
     "holm",
+    "kept",
     "paired",
     "run",
     "studies",

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from ..models import Model
 from .store import Store, Trial
 
+MODEL = "model.safetensors"
 FLUSH_AFTER = 1.0  # seconds: a killed trial loses at most so much of its curves
 
 
@@ -45,6 +47,13 @@ class Desk:
         """How much of this trial is done, 0 to 1."""
         if self._tick is not None:
             self._tick(share)
+
+    def keep(self, model: Model, **notes: Any) -> Path:
+        """Keep a model where `lab.kept` and the verbs that use models find it, as often as it gets better.
+
+        `use` in the notes says what for: "text" (with `symbols`), "classes" (with `classes`), "segments".
+        """
+        return model.save(self.folder / MODEL, notes={"study": self.trial.study, **notes})
 
     def save(self, name: str, thing: Any) -> Path:
         """Keep an artefact: text, bytes, a dictionary of tensors, a model with `save`, or a figure."""

@@ -190,23 +190,31 @@ class Store:
     def claim(self, run: Run, key: str, seed: int, *, backend: str = "loop", again: bool = False) -> Trial:
         """The trial, done already or ours to do; `Busy` if another living process has it."""
         settings = dict(run.variants)[key]
+        ours = (socket.gethostname(), os.getpid(), _born(os.getpid()), time.time(), backend)
         with self._writing() as base:
             row = base.execute("SELECT * FROM trial WHERE key = ? AND seed = ?", (key, seed)).fetchone()
-            if row is not None:
-                trial = self._trial(row)
-                if trial.status == "running" and row["pid"] != os.getpid():
-                    raise Busy(f"process {row['pid']} on {row['host']} is at work on it")
-                if trial.status == "done" and not again:
-                    return trial
-                base.execute("DELETE FROM metric WHERE trial = ?", (row["id"],))
-                base.execute("DELETE FROM trial WHERE id = ?", (row["id"],))
-            base.execute(
-                "INSERT INTO trial "
-                "(key, seed, study, settings, status, host, pid, born, started, folder, backend) "
-                "VALUES (?, ?, ?, ?, 'running', ?, ?, ?, ?, ?, ?)",
-                (key, seed, run.study, _text(settings), socket.gethostname(), os.getpid(), _born(os.getpid()),
-                 time.time(), f"{run.id}/{key}-{seed}", backend),
-            )  # fmt: skip
+            trial = None if row is None else self._trial(row)
+            if trial is not None and trial.status == "running" and row["pid"] != os.getpid():
+                raise Busy(f"process {row['pid']} on {row['host']} is at work on it")
+            if trial is not None and trial.status == "done" and not again:
+                return trial
+            if trial is not None and trial.status == "interrupted" and not again:
+                # It keeps its folder, where a checkpoint may lie, and its curves up to there.
+                base.execute(
+                    "UPDATE trial SET status = 'running', host = ?, pid = ?, born = ?, started = ?, "
+                    "backend = ? WHERE id = ?",
+                    (*ours, trial.id),
+                )
+            else:
+                if trial is not None:
+                    base.execute("DELETE FROM metric WHERE trial = ?", (trial.id,))
+                    base.execute("DELETE FROM trial WHERE id = ?", (trial.id,))
+                base.execute(
+                    "INSERT INTO trial "
+                    "(host, pid, born, started, backend, key, seed, study, settings, status, folder) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', ?)",
+                    (*ours, key, seed, run.study, _text(settings), f"{run.id}/{key}-{seed}"),
+                )
             row = base.execute("SELECT * FROM trial WHERE key = ? AND seed = ?", (key, seed)).fetchone()
         return self._trial(row)
 

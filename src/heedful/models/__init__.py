@@ -11,7 +11,7 @@ from .gpt import GPT
 from .graph_exporting import OverEdges, portable
 from .graph_transformer import GraphTransformer
 from .masked_autoencoder import MaskedAutoencoder
-from .model import Model, load
+from .model import Model, load, notes
 from .mpnn import MPNN
 from .resnet import PlainNet, ResNet
 from .rnn import RNN
@@ -36,5 +36,6 @@ __all__ = [
     "UNet",
     "ViT",
     "load",
+    "notes",
     "portable",
 ]

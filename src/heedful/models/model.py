@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -59,8 +59,12 @@ class Model(nn.Module, metaclass=_Remembered):
         """How many numbers are learned; shared ones count once."""
         return _count(self)
 
-    def save(self, path: str | os.PathLike) -> Path:
-        """Write weights and configuration to `path`, whole or not at all."""
+    def save(self, path: str | os.PathLike, *, notes: Mapping[str, Any] | None = None) -> Path:
+        """Write weights and configuration to `path`, whole or not at all.
+
+        `notes` (JSON) is what else its users must know: the names of the classes, the symbols of the text.
+        `models.notes` reads it.
+        """
         from safetensors.torch import save as serialised
 
         path = Path(path)
@@ -69,6 +73,7 @@ class Model(nn.Module, metaclass=_Remembered):
             "class": _title(type(self)),
             "version": self.version,
             "config": _readable(self),
+            "notes": dict(notes or {}),
         }
         # Cloned, for safetensors takes neither tensors that share memory nor ones in another order.
         weights = {
@@ -170,6 +175,11 @@ def load(path: str | os.PathLike, *, device: str | torch.device = "cpu") -> Mode
     return Model.load(path, device=device)
 
 
+def notes(path: str | os.PathLike) -> dict[str, Any]:
+    """What `save` was told besides the model; nothing is loaded."""
+    return _opened(Path(path), lambda header, file: header["notes"])
+
+
 def _readable(model: Model) -> dict[str, Any]:
     """The configuration as JSON; similarities and neighbors as the text they print, if that reads back."""
     found = {}
@@ -218,21 +228,27 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def _read(path: Path, device) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    def tensors(header, file):
+        return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+    return _opened(path, tensors, device)
+
+
+def _opened(path: Path, take: Callable, device: str | torch.device = "cpu") -> Any:
+    """What `take(header, file)` makes of a file that is ours."""
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}.")
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            header = _header(path, file.metadata() or {})
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return take(_header(path, file.metadata() or {}), file)
     except SafetensorError as error:
         raise ValueError(f"{path} is truncated, or not a safetensors file ({error}).") from error
-    return header, weights
 
 
 def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
-    """Format, class, version and configuration, as `save` wrote them."""
+    """Class, version, configuration and notes, as `save` wrote them."""
     try:
         header = dict(json.loads(metadata["heedful"]))
         form = int(header["format"])
@@ -247,6 +263,7 @@ def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
             "class": str(header["class"]),
             "version": int(header["version"]),
             "config": dict(header["config"]),
+            "notes": dict(header.get("notes", {})),
         }
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: its header is damaged ({error!r}).") from None
