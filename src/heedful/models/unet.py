@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import torch
@@ -99,14 +99,12 @@ class UNet(Model):
     def predict(self, images: Tensor, *, tile: int | None = None) -> Tensor:
         """Logits for every pixel of images of any size, (N, channels, H, W) or (channels, H, W), evaluating.
 
-        Beyond their edges images are mirrored. A "valid" net can do it by tiles of about `tile` × `tile`
-        logits, in little memory. They join to what one pass gives, exactly, unless the norm averages over
-        places, which are other ones in every tile.
+        Beyond their edges images are mirrored. With `tile` it goes by pieces of about `tile` × `tile` logits,
+        in little memory: each is seen with all that its logits can hear of, so they join without a seam to
+        what one pass gives, unless the norm averages over places, which are other ones in every tile.
         """
         if images.dim() == 3:
             return self.predict(images[None], tile=tile)[0]
-        if tile is not None and self.padding != "valid":
-            raise ValueError('UNet.predict(tile=…): tiles of a padding="same" net have seams; use "valid".')
         training = self.training
         self.eval()
         try:
@@ -116,21 +114,32 @@ class UNet(Model):
 
     def _stitched(self, images: Tensor, tile: int | None) -> Tensor:
         height, width = images.shape[-2:]
-        if tile is None:
-            sides, steps = [self._side(height), self._side(width)], [height, width]
-        else:  # tiles begin at multiples of the scale, so that pooling sees the same pairs of pixels in each
+        if tile is not None:
             check_count("UNet.predict", tile=tile)
-            sides = [self._side(max(tile, self.scale))] * 2
-            steps = [side - side % self.scale for side in sides]
         rows = []
-        for top in range(0, height, steps[0]):
-            row = []
-            for left in range(0, width, steps[1]):
-                seen = _mirrored(images, -2, top - self.margin, top + sides[0] + self.margin)
-                seen = _mirrored(seen, -1, left - self.margin, left + sides[1] + self.margin)
-                row.append(self(seen)[..., : min(steps[0], height - top), : min(steps[1], width - left)])
+        for top, start, stop, down in self._windows(height, tile):
+            strip, row = _mirrored(images, -2, start, stop), []
+            for left, start, stop, right in self._windows(width, tile):
+                out = self(_mirrored(strip, -1, start, stop))
+                row.append(out[..., top : top + down, left : left + right])
             rows.append(torch.cat(row, -1))
         return torch.cat(rows, -2)
+
+    def _windows(self, extent: int, tile: int | None) -> Iterator[tuple[int, int, int, int]]:
+        """Where in its logits a tile's own begin, what it sees, from where to where, and how many it gives.
+
+        Tiles begin at multiples of the scale, so that pooling sees the same pairs of pixels in each.
+        """
+        side = self._side(extent if tile is None else max(tile, self.scale))
+        step = extent if tile is None else side - side % self.scale
+        for first in range(0, extent, step):
+            own = min(step, extent - first)
+            if self.padding == "valid":
+                yield 0, first - self.margin, first + side + self.margin, own
+            else:  # a convolution that pads must see the image's edge where it is, and no other
+                reach, end = 6 * self.scale, self._side(extent)
+                start, stop = max(0, first - reach), min(end, first + step + reach)
+                yield first - start, start, stop, own
 
     def _side(self, least: int) -> int:
         """The smallest number of logits on a side that is `least` or more and that the levels can make."""
