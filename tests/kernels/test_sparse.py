@@ -245,6 +245,21 @@ def test_silenced_edges_are_not_there(kind, path):
         )
 
 
+@pytest.mark.parametrize("extras", [("weight",), (*EXTRAS, "dropout")], ids="+".join)
+@pytest.mark.parametrize("kind", ["power", "dot", "additive_v2"])
+def test_one_speaker_is_heard_whatever_its_score(kind, extras, path):
+    """A softmax over one edge is 1: scores and weights have gradients of 0, though a score near 0 divides."""
+    alone = torch.arange(9)
+    tensors, structure, options = problem(
+        kind, extras, dtype=torch.float32, structure=structure_of(alone, alone, 9, 9)
+    )
+    tiny = {name: (1e-4 * tensors[name].detach()).requires_grad_() for name in ("q", "weight")}
+    tensors |= tiny
+    results = with_gradients(sparse_attention, kind, tensors, structure, options, torch.randn(9, 3, 7))
+    for name, x in zip(("out", *tensors), results, strict=True):
+        assert (x == 0).all() == (name not in ("out", "v", "value")), name
+
+
 def test_gradient_of_a_weight_at_zero():
     """The weight's own gradient does not vanish with it."""
     tensors, structure, options = problem("dot", ("weight",), shared=("weight",))

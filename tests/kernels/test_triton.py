@@ -118,6 +118,20 @@ def check(kind, tensors, structure, options, tolerance):
         assert error <= tolerance, f"{name}: {error}"  # not for NaN either
 
 
+@pytest.mark.parametrize("extras", [("weight",), (*EXTRAS, "dropout")], ids="+".join)
+@pytest.mark.parametrize("kind", ["power", "dot"])
+def test_one_speaker_is_heard_whatever_its_score(kind, extras, device):
+    """A softmax over one edge is 1: scores and weights have gradients of 0, though a score near 0 divides."""
+    alone = torch.arange(9, device=device)
+    given = {"dtype": torch.float32, "structure": structure_of(alone, alone, 9, 9)}
+    tensors, structure, options = problem(kind, device, extras, **given)
+    tensors |= {name: (1e-4 * tensors[name].detach()).requires_grad_() for name in ("q", "weight")}
+    gradient = torch.randn(9, 2, 4, device=device)
+    results = with_gradients(sparse_attention, kind, tensors, structure, options, gradient)
+    for name, x in zip(("out", *tensors), results, strict=True):
+        assert (x == 0).all() == (name not in ("out", "v", "value")), name
+
+
 @pytest.mark.parametrize("extras", CASES, ids=["plain", "extras", "dropout"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_against_the_composite(seed, kind, extras, device):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .lanes import exponential, first, fma, kept, load, splat, store, sums
+from .lanes import exponential, finite, first, fma, kept, load, splat, store, sums
 from .sparse_common import ADDITIVE, ADDITIVE_V2, DOT, FAST, POWER, UNIFORM, counter_of, head_keys
 
 
@@ -170,9 +170,13 @@ def forward_rows(
 
 @njit(nogil=True, cache=True)
 def row_dots(start, stop, rowptr, gradient, out, H, dv, result):
-    """D_i = g_i · out_i"""
-    for i in range(start * H, stop * H):
-        result[i] = dot(gradient, i * dv, out, i * dv, dv)
+    """D_i = g_i · out_i; ∞ where a listener has one speaker, whose r = g·v − D is 0 then, not what rounding
+    leaves, which a score near 0 would blow up.
+    """
+    for i in range(start, stop):
+        lone = rowptr[i + 1] - rowptr[i] == 1
+        for f in range(i * H, (i + 1) * H):
+            result[f] = np.inf if lone else dot(gradient, f * dv, out, f * dv, dv)
 
 
 @njit(nogil=True, cache=True)
@@ -246,7 +250,7 @@ def backward_rows(
                     r = dot(gradient, at_g, v, (j * H + h) * dv, dv)
                     if hv:
                         r += dot(gradient, at_g, value, shared(e, h, hv) * dv, dv)
-                    r = keep * r - D[i * H + h]
+                    r = first(finite(splat(keep * r - D[i * H + h], 1)))
                     ds = p * r
                     if len(dbias) > 0:
                         if hb == 1:
@@ -347,7 +351,7 @@ def backward_columns(
                     r = dot(gradient, at_g, v, at_v, dv)
                     if hv:
                         r += dot(gradient, at_g, value, shared(e, h, hv) * dv, dv)
-                    r = keep * r - D[i * H + h]
+                    r = first(finite(splat(keep * r - D[i * H + h], 1)))
                     ds = p * r
                     at_q, at_k, at_key = (i * H + h) * dk, (j * H + h) * dk, shared(e, h, hk) * dk
                     if kind == ADDITIVE_V2:

@@ -268,11 +268,13 @@ def merge(
 
 @triton.jit(do_not_specialize=["count"])
 def listeners(
-    gradient, out, m, z, table, count,
+    rowptr, gradient, out, m, z, table, count,
     H: tl.constexpr, D: tl.constexpr, FEATURES: tl.constexpr, TILE: tl.constexpr, ACC: tl.constexpr,
     WIDE: tl.constexpr,
 ):  # fmt: skip
-    """(m, z, D) a listener side by side for the two passes below; ∞ for a z of 0, which makes shares 0."""
+    """(m, z, D) a listener side by side for the two passes below; ∞ for a z of 0, which makes all shares 0,
+    and for the D of a listener with one speaker, as in `sparse_general.row_dots`.
+    """
     n, d = tl.program_id(0) * TILE + tl.arange(0, TILE), tl.arange(0, FEATURES)
     if WIDE:
         n = n.to(tl.int64)
@@ -284,7 +286,14 @@ def listeners(
     at = table + n // H * (4 * H) + n % H
     tl.store(at, tl.load(m + n, mask=there, other=0), mask=there)
     tl.store(at + H, tl.where(total == 0, float("inf"), total), mask=there)
-    tl.store(at + 2 * H, dot, mask=there)
+    degree = tl.load(rowptr + n // H + 1, mask=there, other=0) - tl.load(rowptr + n // H, mask=there, other=0)
+    tl.store(at + 2 * H, tl.where(degree == 1, float("inf"), dot), mask=there)
+
+
+@triton.jit
+def unless_alone(r):
+    """r = g·v − D, and 0 where D is ∞."""
+    return tl.where(r == float("-inf"), 0.0, r)
 
 
 @triton.jit(do_not_specialize=["rows", "edges", "pieces", "columns", "each"])
@@ -343,7 +352,7 @@ def row_gradients(
             if THRESHOLD > 0:
                 factor = dropped(keys, row, j, e, columns, THRESHOLD, SCALE, IMPLIED, ACC)
                 r, spoken = r * factor, p * factor
-            r -= dot[:, None]
+            r = unless_alone(r - dot[:, None])
             ds = p * r
             if DBIAS:
                 store_edge_numbers(dbias, e, h, ok, ds, H, DBIAS)
@@ -439,7 +448,7 @@ def column_gradients(
                     r = tl.sum(g * (said + edge_vectors(value, e, h, d, ok, H, D, VALUE, ACC)), 2)
                 else:
                     r = tl.sum(g * said, 2)
-                r = r * factor - tl.load(numbers + 2 * H, mask=ok[None, :], other=0)
+                r = unless_alone(r * factor - tl.load(numbers + 2 * H, mask=ok[None, :], other=0))
                 change = change_of(
                     x, y, factors, compared, given, share, r, p * r, ok, KIND, SLOPE, DEGREE, ACC
                 )

@@ -165,8 +165,8 @@ def shaped_kernels(kind_name: str, heads: int, key_features: int, features: int)
 
     @njit(nogil=True, cache=True)
     def listeners(start, stop, rowptr, gradient, out, m, z, table):
-        """(m, z, D) a listener side by side, for the two passes below; inf for a z of 0, which makes all
-        shares 0.
+        """(m, z, D) a listener side by side, for the two passes below; ∞ for a z of 0, which makes all shares
+        0, and for the D of a listener with one speaker, as in `row_dots`.
         """
         number = gradient.dtype.type
         infinite = splat(number(np.inf), H)
@@ -174,7 +174,8 @@ def shaped_kernels(kind_name: str, heads: int, key_features: int, features: int)
             total = load(z, i * H, H)
             store(table, i * 3 * H, load(m, i * H, H))
             store(table, (i * 3 + 1) * H, where_nonzero(total, total, infinite))
-            store(table, (i * 3 + 2) * H, sums(load(gradient, i * F, F) * load(out, i * F, F), H))
+            dots = sums(load(gradient, i * F, F) * load(out, i * F, F), H)
+            store(table, (i * 3 + 2) * H, infinite if rowptr[i + 1] - rowptr[i] == 1 else dots)
 
     @njit(nogil=True, cache=True)
     def rows(
@@ -212,7 +213,7 @@ def shaped_kernels(kind_name: str, heads: int, key_features: int, features: int)
                 if drop:
                     keep = kept(keys, 0, counter_of(implied, columns, i, j, e), threshold, scale, H)
                     r, spoken = r * keep, p * keep
-                r = r - d
+                r = finite(r - d)
                 ds = p * r
                 if len(dbias) > 0:
                     store_edge_number(dbias, hb, e, ds)
@@ -272,7 +273,7 @@ def shaped_kernels(kind_name: str, heads: int, key_features: int, features: int)
                 sum_v = fma(repeat(spoken, F), g, sum_v)
                 if compares:
                     r = sums(g * add_edge_vector(said, value, hv, D, e, one_value), H)
-                    r = r * keep - load(table, (i * 3 + 2) * H, H)
+                    r = finite(r * keep - load(table, (i * 3 + 2) * H, H))
                     change = lane_gradient(
                         kind, x, y, factors, slope, degree, degrees, weight, hw, e, compared, share, r, p * r
                     )

@@ -278,7 +278,7 @@ def _general_backward(
     launch = Launch(v, *structure, out, q, k, key, value)
     table = v.new_empty((N, 4, H), dtype=launch.sum)
     grid, once = _once(launch, N, H, D)
-    general.listeners[grid](gradient, out, m, z, table, N * H, **once)
+    general.listeners[grid](structure[0], gradient, out, m, z, table, N * H, **once)
     shape = shape_of(H, C, D, v.element_size(), 4)
     seeds, each, dropping = dropping
     need_q, need_k, need_v, need_a = needs[0] and compares, needs[1] and compares, needs[2], needs[3]
