@@ -10,7 +10,9 @@ batch.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,8 +123,14 @@ def ranks() -> int:
 
 
 def _leave() -> None:
+    """Gloo's threads may still hold a tensor when their work is done, and one that lets go of it while Python
+    shuts down aborts the process. So what holds the group goes first, and the threads get a moment.
+    """
     if dist.is_initialized():
+        gc.collect()
         dist.destroy_process_group()
+        gc.collect()
+        time.sleep(0.1)
 
 
 def _parts(model: nn.Module) -> Iterator[nn.Module]:
