@@ -184,3 +184,5 @@ def show(result, console: Console) -> None:
     show_rows(result.rows(), console, f"{result.study.name}: {result.study.question}")
     for line in result.notes():
         console.print(line, style="red" if line.startswith("failed") else "dim", highlight=False)
+    for remark in result.remarks():
+        console.print(f"\n{remark}", highlight=False, markup=False)

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
         TextData,
         VectorData,
     )
+    from .tokens import Characters, Pieces, tokens_of
 
 __all__ = [
+    "Characters",
     "DataError",
     "Dataset",
     "Examples",
@@ -42,6 +44,7 @@ __all__ = [
     "GraphData",
     "ImageData",
     "LabelledData",
+    "Pieces",
     "Place",
     "SegmentationData",
     "SequenceData",
@@ -58,11 +61,14 @@ __all__ = [
     "names",
     "recall",
     "text_file",
+    "tokens_of",
     "where",
 ]
 
 # These need torch, which listing the sets does not.
 _LATER = {
+    "Characters": "tokens",
+    "Pieces": "tokens",
     "autoencoder_set": "generators.gaussian",
     "boxes": "generators.boxes",
     "citations": "generators.citations",
@@ -70,6 +76,7 @@ _LATER = {
     "membranes": "generators.membranes",
     "recall": "generators.lags",
     "text_file": "formats.text",
+    "tokens_of": "tokens",
 }
 
 

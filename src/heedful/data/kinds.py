@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..graphs import Graph
+from .tokens import Characters
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -242,28 +243,15 @@ class TextData:
         >>> TextData("verse", "abacab").encode("a bad cab", unknown="skip")
         tensor([0, 1, 0, 2, 0, 1])
         """
-        if unknown not in ("error", "skip"):
-            raise ValueError(f"encode(): unknown={unknown!r} must be 'error' or 'skip'")
-        if not text:
-            return torch.empty(0, dtype=torch.int64)
-        points, order = torch.tensor([ord(symbol) for symbol in self.vocabulary]).sort()
-        given = torch.frombuffer(bytearray(text.encode("utf-32-le")), dtype=torch.int32).long()
-        found = torch.searchsorted(points, given).clamp(max=len(points) - 1)
-        code, known = order[found], points[found] == given
-        if known.all():
-            return code
-        if unknown == "error":
-            strange = sorted({symbol for symbol, here in zip(text, known.tolist(), strict=True) if not here})
-            shown = " ".join(map(repr, strange[:20])) + (" …" if len(strange) > 20 else "")
-            raise ValueError(
-                f"encode(): {len(strange)} symbols are not among the {len(points)} of {self.name}: {shown}. "
-                "Leave them out, or use unknown='skip'."
-            )
-        return code[known]
+        return self._tokens.encode(text, unknown=unknown)
 
     def decode(self, codes) -> str:
         """The text the numbers stand for."""
-        return "".join(self.vocabulary[code] for code in torch.as_tensor(codes).flatten().tolist())
+        return self._tokens.decode(codes)
+
+    @cached_property
+    def _tokens(self) -> Characters:
+        return Characters(self.vocabulary, self.name)
 
     def split(self, share: float = 0.9) -> tuple[TextData, TextData]:
         """The first `share` of the text and the rest, in one vocabulary.

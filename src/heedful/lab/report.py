@@ -119,7 +119,7 @@ def _section(result: Result) -> str:
     study, run = result.study, result.run
     rerun = f"heedful run {study.name}" + "".join(f" --set {k}={v}" for k, v in run.settings.items())
     rerun += f" --profile {run.profile} --seeds {len(run.seeds)}"
-    measured = "; ".join(f"{name}: {what}" for name, what in study.metrics.items())
+    measured = "; ".join(f"{name}: {what}" for name, what in result.measured().items())
     spread = "n" if study.ddof == 0 else "n − 1"
     parts = [
         f'<h2 id="{html.escape(study.name)}">{html.escape(study.name)}</h2>',
@@ -129,6 +129,7 @@ def _section(result: Result) -> str:
         f'<p class="soft">{html.escape(measured)}. Mean ± standard deviation over {len(run.seeds)} seeds '
         f"(divided by {spread}).</p>",
         _image(result),
+        *(f'<pre class="words">{html.escape(remark)}</pre>' for remark in result.remarks()),
     ]
     clear = [row for row in result.comparisons() if (row["p corrected"] or 1) < 0.05] if study.metrics else []
     if clear and len(run.variants) > 1:

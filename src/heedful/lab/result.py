@@ -81,7 +81,7 @@ class Result:
             done = sum(trial.key == key and trial.status == "done" for trial in self.trials)
             row["seeds"] = done if done == len(self.run.seeds) else f"{done} of {len(self.run.seeds)}"
             published = self.study.published(chosen)
-            for metric in self.study.metrics:
+            for metric in self.measured():
                 summary = self.summary(key, metric)
                 row[metric] = str(summary) if summary else None
                 if any(metric in self.study.published(other) for _, other in self.run.variants):
@@ -97,6 +97,20 @@ class Result:
         names = list(dict.fromkeys(name for row in found for name in row))
         return [{name: row.get(name) for name in names} for row in found]
 
+    def measured(self) -> dict[str, str]:
+        """The study's metrics, but for those that no trial could measure (a step it did not reach)."""
+        done = [trial.results for trial in self.trials if trial.status == "done"]
+        return {
+            name: what
+            for name, what in self.study.metrics.items()
+            if not done or any(results.get(name) is not None for results in done)
+        }
+
+    def remarks(self) -> list[str]:
+        """What a study has to show that is no number: what it wrote, for one."""
+        own = getattr(self.study.settings, "remarks", None)
+        return [] if own is None else list(own(self))
+
     def table(self) -> str:
         """The rows as text."""
         from rich.console import Console
@@ -105,11 +119,12 @@ class Result:
 
         text = io.StringIO()
         show_rows(self.rows(), Console(file=text, width=200), f"{self.study.name}: {self.study.question}")
-        return "\n".join([text.getvalue().rstrip(), *self.notes()])
+        shown = [f"\n{remark}" for remark in self.remarks()]
+        return "\n".join([text.getvalue().rstrip(), *self.notes(), *shown])
 
     def notes(self) -> list[str]:
         """What the numbers are, how they were spread, and what failed."""
-        lines = [f"{name}: {what}" for name, what in self.study.metrics.items()]
+        lines = [f"{name}: {what}" for name, what in self.measured().items()]
         spread = "n" if self.study.ddof == 0 else "n − 1"
         lines.append(
             f"mean ± standard deviation over seeds (divided by {spread}); {self.run.profile} profile"
@@ -164,6 +179,7 @@ class Result:
             "rows": self.rows(),
             "comparisons": self.comparisons() if self.study.metrics else [],
             "trials": self.records(),
+            "remarks": self.remarks(),
         }
 
     def __repr__(self) -> str:

@@ -26,6 +26,7 @@ from ..nn.transformer import Activation, Norm, make_norm
 from ..phrases import as_neighbors
 from .decoding import Decoder, fits
 from .generation import Generates
+from .maps import attention_maps
 from .model import Model
 
 POSITIONS = ("rotary", "learned", "sinusoidal", "alibi", "relative", "t5", "none")
@@ -185,6 +186,15 @@ class GPT(Generates, Model):
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()
         return F.cross_entropy(logits, targets.flatten())
+
+    def attention_maps(self, tokens: Tensor) -> Tensor:
+        """How much token i heeds token j, (layers, ..., heads, tokens, tokens); without their dropout.
+
+        >>> gpt = GPT.of_size("nano", vocabulary=87)
+        >>> gpt.attention_maps(torch.tensor([4, 8, 15])).shape
+        torch.Size([3, 3, 3, 3])
+        """
+        return attention_maps(self.blocks, self._embed(tokens, 0))
 
     def step(self, tokens: Tensor, state: State | None = None, *, last: bool = False) -> tuple[Tensor, State]:
         """Logits after new tokens (..., new), and the state to pass next time; None begins a text.

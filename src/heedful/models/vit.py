@@ -10,10 +10,10 @@ from torch.nn import functional as F
 
 from ..attention.neighbors import Neighbors
 from ..attention.similarity import Similarity
-from ..attention.weights import weigh
 from ..nn import Attention, Dropout, PatchEmbed, SinusoidalPositions, TransformerBlock, patchify
 from ..nn.checks import check_choice, check_count, check_share
 from ..nn.transformer import Activation, Norm, make_norm
+from .maps import attention_maps
 from .model import Model
 
 Size = int | tuple[int, int]
@@ -195,14 +195,7 @@ class ViT(Model):
 
     def attention_maps(self, images: Tensor) -> Tensor:
         """How much token i heeds token j, (layers, ..., heads, tokens, tokens); without their dropout."""
-        x, maps = self.embed(images), []
-        for block in self.blocks:
-            attention = block.attention
-            query, key, _ = attention.project(block.attention_norm(x))
-            chosen = {"similarity": attention.similarity, "neighbors": attention.neighbors}
-            maps.append(weigh(query, key, **chosen, position=attention.position))
-            x = block(x)
-        return torch.stack(maps)
+        return attention_maps(self.blocks, self.embed(images))
 
     def resized(self, image_size: Size) -> ViT:
         """The same model for images of another size: learned positions are stretched, the rest is copied."""

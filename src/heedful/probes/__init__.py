@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .attention import attention_distance, attention_rollout
+from .copying import Copy, copied
 from .energy import dirichlet_energy
 from .gradients import gradient_norms, jacobian_spectrum, state_gradient_norms
 from .invariance import accuracy, rotate, rotation_curve, shift, shift_map
@@ -11,9 +12,11 @@ from .receptive import receptive_field
 from .segmentation import dice, iou, pixel_error, rand_error, segments
 
 __all__ = [
+    "Copy",
     "accuracy",
     "attention_distance",
     "attention_rollout",
+    "copied",
     "dice",
     "dirichlet_energy",
     "gradient_norms",
