@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from heedful import data, doctor, models
-from heedful.doctor.watching import fingerprints
+from heedful.doctor.watching.samples import fingerprints
 
 
 class Leaky(nn.Module):

@@ -205,7 +205,7 @@ def test_healthy_is_quiet(seed):
 
 
 def test_an_observer_that_fails_does_not_fail_the_run(seed, monkeypatch):
-    monkeypatch.setattr("heedful.doctor.graph.walk", lambda root: 1 / 0)
+    monkeypatch.setattr("heedful.doctor.watching.reading.graph.walk", lambda root: 1 / 0)
     model = nn.Linear(8, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with make(model, optimizer) as seen:

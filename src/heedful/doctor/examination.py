@@ -10,13 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from . import leaks
+from .copies import copied, undisturbed
 from .facts import Batch
 from .findings import Finding
 from .graph import Objective
 from .report import Report
-from .rules import RULES, _fold, depth, fits
-from .twins import undisturbed
-from .watching import Watch, copied
+from .rules import RULES, fold
+from .rules.depth import depth
+from .rules.learning import fits
+from .watching import Watch
 
 
 def examine(
@@ -106,7 +108,7 @@ def examine(
             except Exception as error:
                 facts.note(f"{name} could not be asked: {error}")
     # A rate of zero updates nothing, on purpose.
-    found = [entry for entry in _fold(found) if entry.name != "parameter-never-updated"]
+    found = [entry for entry in fold(found) if entry.name != "parameter-never-updated"]
     order = {"serious": 0, "warning": 1, "note": 2}
     found.sort(key=lambda entry: order[entry.severity])
     return Report(

@@ -138,7 +138,7 @@ class Facts:
     loaders: dict[int, dict] = field(default_factory=dict)
     scaler: bool = False
     shifted: bool = False  # targets are the inputs, one later
-    steep: bool = False  # gradients vanish or explode with depth
+    steep: bool = False  # gradients vanish or explode with depth: what else goes wrong follows from it
     notes: list[str] = field(default_factory=list)
     raised: str = ""
     measured: dict[str, float] = field(default_factory=dict)

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .copies import undisturbed
 from .findings import Finding, finding
 from .graph import first_tensor
-from .twins import undisturbed
 
 
 @contextlib.contextmanager

@@ -22,9 +22,13 @@ _KINDS: dict[str, str] = {}
 
 def _kind(file: str) -> str:
     """Whose a file is: ours (the doctor's, torch's, Python's), a library's, or theirs."""
-    if file.startswith((_torch(), _PYTHON, "<frozen")) or os.path.dirname(file) == _OURS:
+    if file.startswith((_torch(), _PYTHON, "<frozen")) or _ours(file):
         return "library" if _SITE in file and not file.startswith(_torch()) else "ours"
     return "library" if _SITE in file else "theirs"
+
+
+def _ours(file: str) -> bool:
+    return file.startswith(_OURS + os.sep) and not file.startswith(_OURS + os.sep + "cases")
 
 
 @functools.lru_cache(maxsize=1)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,24 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..training.randomness import capture, restore
+from .copies import bare, copied, undisturbed
 from .facts import Batch
 from .graph import first_tensor
-from .watching import bare, copied
 
 _WEIGHTED = (nn.Linear, nn.modules.conv._ConvNd)
-
-
-@contextlib.contextmanager
-def undisturbed(seed: int | None = None) -> Iterator[None]:
-    """Random states are afterwards what they were; inside they may be seeded."""
-    before = capture()
-    try:
-        if seed is not None:
-            torch.manual_seed(seed)
-        yield
-    finally:
-        restore(before)
 
 
 def loss_of(model: nn.Module, batch: Batch) -> Tensor:

@@ -17,34 +17,36 @@ from torch.optim.optimizer import (
 
 
 class Instruments:
-    """Wrappers that tell a listener what happens, and change nothing of it."""
+    """Wrappers that tell listeners what happens, and change nothing of it."""
 
-    def __init__(self, listener: Any):
-        self.listener = listener
+    def __init__(self, watch: Any):
+        self.watch = watch
         self.before: list[tuple[Any, str, Any]] = []
         self.handles: list[Any] = []
 
     def install(self) -> None:
-        heard = self.listener
+        heard = self.watch
         self._call(heard)
-        self._wrap(torch.autograd, "backward", _around(heard, "before_backward", "after_backward"))
-        self._wrap(Optimizer, "zero_grad", _then(heard, "optimizer_cleared"))
-        self._wrap(Optimizer, "__init__", _then(heard, "optimizer_built"))
-        self._wrap(nn.Module, "zero_grad", _then(heard, "model_cleared"))
+        self._wrap(torch.autograd, "backward", _around(heard.backward, "before", "after"))
+        self._wrap(Optimizer, "zero_grad", _then(heard.steps, "optimizer_cleared"))
+        self._wrap(Optimizer, "__init__", _then(heard.steps, "optimizer_built"))
+        self._wrap(nn.Module, "zero_grad", _then(heard.steps, "model_cleared"))
         for kind in {lr_scheduler.LRScheduler, *_below(lr_scheduler.LRScheduler)}:
             if "step" in vars(kind):
-                self._wrap(kind, "step", _first(heard, "scheduler_stepped"))
+                self._wrap(kind, "step", _first(heard.steps, "scheduler_stepped"))
         clip = torch.nn.utils.clip_grad
-        self._wrap(clip, "_clip_grads_with_norm_", _listed(heard, "clipped"))
+        self._wrap(clip, "_clip_grads_with_norm_", _listed(heard.steps, "clipped"))
         for place in (clip, torch.nn.utils):
-            self._wrap(place, "clip_grad_value_", _listed(heard, "clipped"))
-        self._wrap(torch.amp.GradScaler, "scale", _result(heard, "scaled"))
-        self._wrap(torch.amp.GradScaler, "unscale_", _then(heard, "unscaled"))
-        self._wrap(torch.utils.data.DataLoader, "__iter__", _first(heard, "loader_started"))
-        self._wrap(torch.autograd.graph.saved_tensors_hooks, "__enter__", _first(heard, "saved_elsewhere"))
+            self._wrap(place, "clip_grad_value_", _listed(heard.steps, "clipped"))
+        self._wrap(torch.amp.GradScaler, "scale", _result(heard.steps, "scaled"))
+        self._wrap(torch.amp.GradScaler, "unscale_", _then(heard.steps, "unscaled"))
+        self._wrap(torch.utils.data.DataLoader, "__iter__", _first(heard.forward, "loader_started"))
+        self._wrap(
+            torch.autograd.graph.saved_tensors_hooks, "__enter__", _first(heard.forward, "saved_elsewhere")
+        )
         self.handles = [
-            register_optimizer_step_pre_hook(heard.before_step),
-            register_optimizer_step_post_hook(heard.after_step),
+            register_optimizer_step_pre_hook(heard.steps.before),
+            register_optimizer_step_post_hook(heard.steps.after),
         ]
 
     def remove(self) -> None:
@@ -73,7 +75,7 @@ class Instruments:
                 or compiling()
             ):
                 return original(module, *arguments, **options)
-            return heard.call(original, module, arguments, options)
+            return heard.forward.call(original, module, arguments, options)
 
         setattr(nn.Module, "__call__", call)  # noqa: B010
 

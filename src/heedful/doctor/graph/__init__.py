@@ -1,0 +1,29 @@
+"""What the autograd graph behind a loss tells: its factors, its kind, targets, activations, attention.
+
+Nodes keep what their backward pass needs (`_saved_…`): a stranger's code is understood without hooks.
+"""
+
+from .activations import attentions, entropy, normalisers, relus, saturations
+from .losses import MEAN, Loss, broadcast, mixed_view, softmax_before, take_apart
+from .nodes import first_tensor, nearest, units_axis, walk
+from .objective import Objective, objective
+
+__all__ = [
+    "MEAN",
+    "Loss",
+    "Objective",
+    "attentions",
+    "broadcast",
+    "entropy",
+    "first_tensor",
+    "mixed_view",
+    "nearest",
+    "normalisers",
+    "objective",
+    "relus",
+    "saturations",
+    "softmax_before",
+    "take_apart",
+    "units_axis",
+    "walk",
+]

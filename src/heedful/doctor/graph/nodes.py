@@ -1,0 +1,99 @@
+"""Nodes of a graph, what they kept, and the way from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+LIMIT = 20_000  # nodes looked at
+THROUGH = (
+    "ViewBackward0",
+    "UnsafeViewBackward0",
+    "ReshapeAliasBackward0",
+    "SqueezeBackward",
+    "UnsqueezeBackward",
+)
+
+
+def saved(node, name: str) -> Any:
+    """What a node kept, or None: it may be freed, changed since, or not of this kind."""
+    try:
+        return getattr(node, f"_saved_{name}", None)
+    except RuntimeError:
+        return None
+
+
+def walk(root) -> list:
+    """Every node behind `root`, nearest first."""
+    seen, found, at = {root}, [root], 0
+    while at < len(found) and len(found) < LIMIT:
+        for node, _ in found[at].next_functions:
+            if node is not None and node not in seen:
+                seen.add(node)
+                found.append(node)
+        at += 1
+    return found
+
+
+def inputs(node) -> list:
+    return [entry for entry, _ in node.next_functions if entry is not None]
+
+
+def through(node, *names: str):
+    """The first node behind this one that does more than reshape."""
+    while node is not None and node.name().startswith(names or THROUGH):
+        behind = inputs(node)
+        node = behind[0] if behind else None
+    return node
+
+
+def reached(nodes: list) -> set[int]:
+    """Ids of the parameters that a gradient of this loss reaches."""
+    return {id(node.variable) for node in nodes if hasattr(node, "variable")}
+
+
+def nearest(node, names: dict[int, str]) -> str:
+    """The name of the first parameter behind a node."""
+    seen, queue = {node}, [node]
+    while queue and len(seen) < 200:
+        at = queue.pop(0)
+        if hasattr(at, "variable") and id(at.variable) in names:
+            return names[id(at.variable)].rpartition(".")[0] or names[id(at.variable)]
+        for entry in inputs(at):
+            if entry not in seen:
+                seen.add(entry)
+                queue.append(entry)
+    return ""
+
+
+def units_axis(node, dims: int) -> int:
+    """Which axis of an activation holds its units: channels behind a convolution, else the last."""
+    for _ in range(4):
+        behind = inputs(node)
+        if not behind or "Backward" not in behind[0].name():
+            break
+        node = behind[0]
+        if node.name().startswith("Convolution"):
+            return 1
+        if node.name().startswith(("Addmm", "Mm", "UnsafeView", "Bmm", "View")):
+            break
+    return dims - 1
+
+
+def first_tensor(output: Any) -> tuple[Tensor | None, Callable[[Any], Tensor]]:
+    """The first tensor of floats in an output, and how to get there again."""
+    if isinstance(output, Tensor):
+        return (output if output.is_floating_point() else None), lambda out: out
+    if hasattr(output, "logits") and isinstance(output.logits, Tensor):
+        return output.logits, lambda out: out.logits
+    if isinstance(output, dict):
+        for key, entry in output.items():
+            if isinstance(entry, Tensor) and entry.is_floating_point():
+                return entry, lambda out, key=key: out[key]
+    if isinstance(output, (tuple, list)):
+        for place, entry in enumerate(output):
+            if isinstance(entry, Tensor) and entry.is_floating_point():
+                return entry, lambda out, place=place: out[place]
+    return None, lambda out: out
