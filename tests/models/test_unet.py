@@ -102,7 +102,8 @@ def test_without_skips_the_bottom_is_all_there_is(seed):
 @pytest.mark.parametrize("widths", [[3, 4], [3, 4, 4], [2, 3, 4, 4]])
 def test_tiles_join_to_one_pass(widths, padding, norm, seed):
     net = UNet(2, 3, widths=widths, padding=padding, norm=norm).double()
-    net(torch.randn(2, 2, *[net._side(9) + 2 * net.margin] * 2, dtype=torch.double))  # move running averages
+    side = net.fitting(9) + 2 * net.margin
+    net(torch.randn(2, 2, side, side, dtype=torch.double))  # moves running averages
     image = torch.randn(1, 2, 37, 50, dtype=torch.double)
     whole = net.predict(image)
     assert whole.shape == (1, 3, 37, 50)
@@ -128,7 +129,7 @@ def test_tiles_see_all_their_logits_hear(seed):
 
 def test_one_pass_is_forward_on_the_mirrored_image(seed):
     net = UNet(1, 2, widths=[3, 4], padding="valid", norm="none").double()
-    side = net._side(20)
+    side = net.fitting(20)
     image = torch.randn(1, 1, side, side, dtype=torch.double)
     expected = net(F.pad(image, [net.margin] * 4, "reflect"))
     torch.testing.assert_close(net.predict(image), expected)

@@ -117,3 +117,14 @@ def test_kernels(tmp_path):
     lengths = {length for length, _ in curves["planned, s"]}
     assert lengths == {512, 1024, 2048, 4096} == {length for length, _ in curves["reference, s"]}
     assert all(seconds > 0 for name, curve in curves.items() for _, seconds in curve)
+
+
+def test_unet(tmp_path):
+    """Without skips the net must pass where things are through its lowest level, and blurs it."""
+    found, result = run("unet", tmp_path, seeds=3, steps="80")
+    sharp, blurred = found["membranes same with"], found["membranes same without"]
+    assert blurred["pixel"] > sharp["pixel"] + 1.5
+    assert sharp["dice"] > blurred["dice"] + 5 and sharp["iou"] > blurred["iou"] + 5
+    kept = lab.kept(store=tmp_path, use="segments")
+    assert kept.notes["classes"] == ["membrane", "cell"] and kept.trial.study == "unet"
+    assert "with skips" in result.study.settings.verdict(result)

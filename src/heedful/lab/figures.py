@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from torch import Tensor, uint8
+
 if TYPE_CHECKING:
     from .result import Result
 
@@ -84,3 +86,40 @@ def lines(result: Result, across: str, metrics: list[str], by: str, *, log: bool
             plot.minorticks_off()
     axes[0, -1].legend(title=by, frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
+
+
+def mean_curve(result: Result, key: str, name: str) -> tuple[list[int], list[float]]:
+    """Steps, and the mean at each over the finished seeds of a variant that logged all of them."""
+    curves = [
+        dict(result.store.curves(trial).get(name, []))
+        for trial in result.trials
+        if trial.key == key and trial.status == "done"
+    ]
+    steps = sorted(set.intersection(*map(set, curves))) if curves else []
+    return steps, [sum(curve[step] for curve in curves) / len(curves) for step in steps]
+
+
+def saved(result: Result, key: str, name: str) -> dict[str, Tensor] | None:
+    """The tensors that the first finished seed of a variant saved under a name; None where it has none."""
+    from safetensors.torch import load_file
+
+    for trial in result.trials:
+        path = trial.folder / name
+        if trial.key == key and trial.status == "done" and path.is_file():
+            return load_file(path)
+    return None
+
+
+def picture(axes, image: Tensor, title: str = "", **options) -> None:
+    """An image (channels, height, width) or (height, width), without ticks."""
+    image = image.detach().cpu().float() / (255 if image.dtype == uint8 else 1)
+    image = (image.clamp(0, 1) if image.dim() == 3 else image).numpy()
+    axes.imshow(
+        image if image.ndim == 2 else image[0] if len(image) == 1 else image.transpose(1, 2, 0),
+        **{"cmap": "gray", "vmin": 0, "vmax": 1, "interpolation": "nearest", **options},
+    )
+    axes.set_title(title, fontsize=9, loc="left")
+    axes.set_xticks([], [])
+    axes.set_yticks([], [])
+    axes.grid(False)
+    axes.spines[:].set_visible(False)

@@ -130,18 +130,18 @@ class UNet(Model):
 
         Tiles begin at multiples of the scale, so that pooling sees the same pairs of pixels in each.
         """
-        side = self._side(extent if tile is None else max(tile, self.scale))
+        side = self.fitting(extent if tile is None else max(tile, self.scale))
         step = extent if tile is None else side - side % self.scale
         for first in range(0, extent, step):
             own = min(step, extent - first)
             if self.padding == "valid":
                 yield 0, first - self.margin, first + side + self.margin, own
             else:  # a convolution that pads must see the image's edge where it is, and no other
-                reach, end = 6 * self.scale, self._side(extent)
+                reach, end = 6 * self.scale, self.fitting(extent)
                 start, stop = max(0, first - reach), min(end, first + step + reach)
                 yield first - start, start, stop, own
 
-    def _side(self, least: int) -> int:
+    def fitting(self, least: int) -> int:
         """The smallest number of logits on a side that is `least` or more and that the levels can make."""
         rest = 4 % self.scale if self.padding == "valid" else 0
         return least + (rest - least) % self.scale
@@ -150,7 +150,7 @@ class UNet(Model):
         if x.dim() != 4 or x.shape[1] != self.channels:
             raise ValueError(f"UNet: got images of shape {tuple(x.shape)}; takes (N, {self.channels}, H, W).")
         for extent in x.shape[-2:]:
-            fits = self._side(max(1, extent - 2 * self.margin)) + 2 * self.margin
+            fits = self.fitting(max(1, extent - 2 * self.margin)) + 2 * self.margin
             if extent != fits:
                 raise ValueError(
                     f"UNet: an image of {x.shape[-2]} × {x.shape[-1]} does not halve {len(self.rise)} times; "
