@@ -1,5 +1,6 @@
 """Many seeds: one after another, stacked and in processes give the same; what cannot be stacked says why."""
 
+import time
 from functools import partial
 
 import pytest
@@ -11,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from heedful.training import Batches, Experiment, Patience, train_seeds
 from heedful.training.stack import Unstackable
+from heedful.training.threads import Threads
 from heedful.training.workers import Unsendable
 
 SEEDS = [3, 11, 4]
@@ -325,3 +327,21 @@ def test_experiments_are_checked_like_train():
         with pytest.raises(TypeError, match=r"'all' as a tensor of shape \(48,\)"):
             wrong = examples.experiment(evaluate=lambda m: {"all": m(examples.X)[:, 0]})
             train_seeds(wrong, 2, backend=backend, progress=False)
+
+
+def test_threads_are_tried_and_left_as_they_were():
+    """Steps that are slow on one of the two are taken on the other from then on."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for slow, kept in ((2, 1), (1, 2)):
+            used = []
+            with Threads() as threads:
+                for _ in range(14):
+                    with threads.step():
+                        used.append(torch.get_num_threads())
+                        time.sleep(0.02 if used[-1] == slow else 0.0)
+            assert threads.chosen == kept and set(used[:10]) == {1, 2} and set(used[10:]) == {kept}
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -126,20 +126,21 @@ def _alone(experiment: Experiment, seed: int) -> float:
 
 
 def _together(experiment: Experiment, seeds: list[int]) -> float:
-    return _timed(lambda tick: run_stacked(replace(experiment, test=None), seeds, watch=tick))
+    # Its first ten steps find out how many threads are best.
+    return _timed(lambda tick: run_stacked(replace(experiment, test=None), seeds, watch=tick), 16)
 
 
 class _Enough(Exception):
     pass
 
 
-def _timed(run: Callable[[Callable[[], None]], object]) -> float:
+def _timed(run: Callable[[Callable[[], None]], object], steps: int = 8) -> float:
     """Seconds a step, the first ones not counted: they compile, plan and fill caches."""
     ticks: list[float] = []
 
     def tick() -> None:
         ticks.append(time.perf_counter())
-        if len(ticks) >= 8 or (len(ticks) >= 4 and ticks[-1] - ticks[1] > TRIAL):
+        if len(ticks) >= steps or (len(ticks) >= 4 and ticks[-1] - ticks[1] > TRIAL):
             raise _Enough
 
     began = time.perf_counter()
@@ -148,7 +149,7 @@ def _timed(run: Callable[[Callable[[], None]], object]) -> float:
     if len(ticks) < 3:
         return (ticks[-1] - began) / len(ticks)
     gaps = [after - before for before, after in pairwise(ticks[1:])]
-    return median(gaps)
+    return median(gaps[-6:])
 
 
 @contextmanager

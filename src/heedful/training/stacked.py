@@ -27,6 +27,7 @@ from .recorded import RecordedStack, make_capturable
 from .stack import Stack, Unstackable, changed_by
 from .step import not_finite, parted
 from .streams import Streams
+from .threads import Threads
 
 
 def run_stacked(
@@ -40,7 +41,9 @@ def run_stacked(
     """The outcomes, in the order of the seeds; `done` hears of each as it stops, `watch` after every step."""
     before = randomness.capture()
     try:
-        return _Stacked(experiment, seeds, store, done).go(watch)
+        work = _Stacked(experiment, seeds, store, done)
+        with work.threads:
+            return work.go(watch)
     finally:
         randomness.restore(before)
 
@@ -87,6 +90,7 @@ class _Stacked:
         ]
         self.step = self.epoch = 0
         self.looked = False
+        self.threads = Threads(worth=self.device.type == "cpu")
         self.outcomes: dict[int, Outcome] = {}
 
     def _try_alone(self, generators: dict[str, Any]) -> tuple[set[str], float]:
@@ -111,7 +115,8 @@ class _Stacked:
         while self.seeds and finished < epochs and self.step < steps:
             self.epoch = finished + 1
             for window in self.feeds.steps():
-                self._take(window)
+                with self.threads.step():
+                    self._take(window)
                 if experiment.every is not None and self.step % experiment.every == 0:
                     self._look()
                 if watch is not None:
