@@ -11,12 +11,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_type_hints
 
 import tyro
 from rich.console import Console
 
 from . import __version__
+from .commands.attention import Attention
 from .commands.bench import Bench
 from .commands.calibrate import Calibrate
 from .commands.claims import Claims
@@ -24,6 +25,7 @@ from .commands.common import UsageError, choose
 from .commands.data import Data
 from .commands.doctor import Doctor
 from .commands.explain import Explain
+from .commands.generate import Generate
 from .commands.lab import Compare, List, Report, Run
 from .commands.tour import Tour
 
@@ -36,6 +38,8 @@ VERBS: dict[str, Any] = {
     "run": Run,
     "compare": Compare,
     "report": Report,
+    "generate": Generate,
+    "attention": Attention,
     "data": Data,
     "claims": Claims,
     "doctor": Doctor,
@@ -77,9 +81,9 @@ def _parse(verb: str, arguments: Sequence[str]):
     arguments, rest = _split(arguments)
     if rest is not None and not hasattr(kind, "rest"):
         raise UsageError("takes nothing behind --")
-    options = ["--help"]
+    options, hints = ["--help"], get_type_hints(kind, include_extras=True)
     for field in fields(kind):
-        name = field.name.replace("_", "-")
+        name = _name(field.name, hints[field.name])
         if not _positional(field):
             options += [f"--{name}", f"--no-{name}"] if field.type == "bool" else [f"--{name}"]
     for argument in arguments:
@@ -104,6 +108,12 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str] | None]:
         return list(arguments), None
     place = list(arguments).index("--")
     return list(arguments[:place]), list(arguments[place + 1 :])
+
+
+def _name(field: str, hint) -> str:
+    """What a field is called on the command line."""
+    given = [part.name for part in getattr(hint, "__metadata__", ()) if getattr(part, "name", None)]
+    return given[0] if given else field.replace("_", "-")
 
 
 def _positional(field) -> bool:
