@@ -187,3 +187,20 @@ def test_it_says_what_it_is():
 def test_what_is_wrong_is_said(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("position", ["rotary", "alibi", "learned"])
+def test_attention_maps_are_what_it_listens_by(position, seed):
+    gpt = GPT(20, layers=2, heads=2, dim=16, block=12, position=position).eval()
+    with torch.no_grad():
+        for parameter in gpt.parameters():  # far from the beginning, where all listen alike
+            parameter.add_(0.5 * torch.randn_like(parameter))
+        tokens = torch.randint(20, (3, 12))
+        maps = gpt.attention_maps(tokens)
+        assert maps.shape == (2, 3, 2, 12, 12)
+        assert torch.allclose(maps.sum(-1), torch.ones(2, 3, 2, 12), atol=1e-5)
+        assert not maps.triu(1).any()
+        block, x = gpt.blocks[0], gpt._embed(tokens, 0)
+        _, _, value = block.attention.project(block.attention_norm(x))
+        heard = block.attention.output((maps[0] @ value).transpose(-2, -3).flatten(-2))
+        assert torch.allclose(heard, block.attention(block.attention_norm(x)), atol=1e-4)

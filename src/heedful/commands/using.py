@@ -42,7 +42,7 @@ class UsesModel:
             raise UsageError("--device cuda: there is no GPU that torch can use here")
         found = lab.kept(
             self.which,
-            store=self.runs,
+            store=str(self.runs),
             use=use,
             settings=settings(self.set),
             seed=seed,

@@ -86,7 +86,7 @@ class Pieces:
 
     @classmethod
     def learned(cls, text: str, size: int) -> Pieces:
-        """The `size` most useful pieces of a text, the 256 bytes among them."""
+        """The most useful pieces of a text, at most `size`, the 256 bytes among them."""
         if size < 257:
             raise ValueError(f"Pieces.learned(size={size}): takes 257 or more, for the 256 bytes and a pair.")
         package = _tokenizers()

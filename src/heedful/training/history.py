@@ -105,6 +105,11 @@ class Recorder:
             self.store.log(step, epoch=epoch, **found)
         return Verdict(False, False) if self.rule is None else self.rule.update(row)
 
+    def flush(self) -> None:
+        """See that the store has what was logged, where it can: a checkpoint must not be ahead of it."""
+        if hasattr(self.store, "flush"):
+            self.store.flush()
+
     def state(self) -> dict[str, Any]:
         history, best = self.history, self.history.best
         return {

@@ -74,7 +74,7 @@ def train(
             same arguments goes on from there, and ends with the very same numbers.
         samples: how many samples a batch counts for; by default the length of its first tensor.
         progress: whether to show a progress bar, on a terminal.
-        store: anything with `log(step, **numbers)`.
+        store: anything with `log(step, **numbers)`; if it has `flush()`, that is called before a checkpoint.
         capture: record the step, and evaluate, as CUDA graphs and replay them: for small models, whose
             kernels take less time than starting them. Python inside them then runs a few times only.
 
@@ -258,6 +258,7 @@ class Training:
             self._settle()
             state = self.state()
             if self.take.group.first:
+                self.recorder.flush()
                 self.checkpoint.save(self.step, state)
 
     def _resume(self) -> None:
