@@ -50,8 +50,9 @@ class Characters:
         if unknown == "error":
             strange = sorted({symbol for symbol, here in zip(text, known.tolist(), strict=True) if not here})
             shown = " ".join(map(repr, strange[:20])) + (" …" if len(strange) > 20 else "")
+            count = "1 symbol is" if len(strange) == 1 else f"{len(strange)} symbols are"
             raise ValueError(
-                f"encode(): {len(strange)} symbols are not among the {len(points)} of {self.name}: {shown}. "
+                f"encode(): {count} not among the {len(points)} of {self.name}: {shown}. "
                 "Leave them out, or use unknown='skip'."
             )
         return code[known]
