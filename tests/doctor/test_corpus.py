@@ -22,7 +22,7 @@ def test_the_corpus_is_what_it_says():
     assert len(bugs) >= 40 and len(PLANTED) - len(bugs) >= 40
     assert set(bugs) <= set(KINDS)
     for path in CORPUS.rglob("*.py"):
-        assert "heedful" not in path.read_text(), "a stranger's program knows nothing of the doctor"
+        assert "doctor" not in path.read_text(), "a stranger's program knows nothing of the doctor"
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,7 @@ def score(request):
         "doctor",
         "--self-test",
         "--json",
+        "--no-prove",
         "--seed",
         str(request.config.seed),
     ]

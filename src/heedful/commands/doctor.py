@@ -27,7 +27,7 @@ class Doctor:
     tier: str = "normal"
     """light: 1 % of the run's time; normal: 4 %, and experiments on copies after it; deep: every step."""
     prove: bool = True
-    """Run patched copies of the script, to see whether the findings go."""
+    """Run patched copies of the script (of the corpus, with --self-test): do findings go?."""
     case: str | None = None
     """Instead of a script, one that ships: depth, accumulation or diverging."""
     timeout: float | None = None
@@ -87,7 +87,7 @@ class Doctor:
         from ..display import show_rows
         from ..doctor.selftest import self_test
 
-        score = self_test(self.corpus, seed=self.seed)
+        score = self_test(self.corpus, seed=self.seed, prove=self.prove)
         if self.json:
             print_json(score.to_dict())
         else:

@@ -116,7 +116,7 @@ class Facts:
     )  # (step, weak reference that dies with the graph)
     held: list[tuple[int, int]] = field(default_factory=list)  # (graphs alive, graphs made)
     softmaxes: Counter = field(default_factory=Counter)
-    mixed: tuple[tuple[int, ...], int] | None = None
+    mixed: tuple[str, int] | None = None
     broadcast: float | None = None
     layers: dict[str, Layer] = field(default_factory=dict)
     saturated: float | None = None
@@ -133,6 +133,7 @@ class Facts:
     held_rows: int = 0  # rows of the tensor or loader a repeated batch comes from
     trained: set[int] = field(default_factory=set)
     evaluated: list[list[int]] = field(default_factory=list)
+    continuous: bool = True  # samples evaluated are of numbers that do not repeat by chance
     loss_site: Site = ("", 0)
     forward_site: Site = ("", 0)
     loaders: dict[int, dict] = field(default_factory=dict)

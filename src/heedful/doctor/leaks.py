@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..graphs import Graph
 from .copies import undisturbed
 from .findings import Finding, finding
 from .graph import first_tensor
@@ -172,7 +173,7 @@ def check_batch_independence(model: nn.Module, x: Tensor, *, axis: int = 0) -> F
             )
         output = output.movedim(axis, 0)
         r = _random(output.shape[1:], output, 2)
-        projected = (output * r).flatten(1).sum(-1)
+        projected = (output * r).reshape(len(output), -1).sum(-1)
         worst, own, pair = 0.0, 0.0, (0, 0)
         for i in _places(len(projected), 16):
             (gradient,) = torch.autograd.grad(projected[i], entry, retain_graph=True, allow_unused=True)
@@ -216,23 +217,44 @@ def _rows(samples: Tensor) -> list[bytes]:
 
 
 def check_permutation(
-    model: Callable[..., Any], x: Tensor, *, axis: int = -2, invariant: bool = False
+    model: Callable[..., Any],
+    x: Tensor,
+    graph: Graph | Tensor | None = None,
+    *,
+    axis: int = -2,
+    invariant: bool = False,
 ) -> Finding | None:
     """Whether permuting the input along `axis` permutes the output alike (or, `invariant`, leaves it).
 
+    Where the model takes a graph too, as (nodes, nodes) numbers, (2, edges) or a `Graph`, its nodes are
+    renumbered alike: model(Px, PAPᵀ) = P model(x, A).
+
     >>> check_permutation(nn.Linear(4, 2), torch.randn(5, 4)) is None
+    True
+    >>> check_permutation(lambda x, a: a @ x, torch.randn(5, 4), torch.rand(5, 5)) is None
     True
     """
     generator = torch.Generator().manual_seed(3)
     order = torch.randperm(x.shape[axis], generator=generator).to(x.device)
     asked = _asked(model) if isinstance(model, nn.Module) else contextlib.nullcontext()
     with asked, torch.no_grad():
-        before = first_tensor(model(x))[0]
-        after = first_tensor(model(x.index_select(axis, order)))[0]
+        before = first_tensor(model(x) if graph is None else model(x, graph))[0]
+        other = x.index_select(axis, order)
+        after = first_tensor(model(other) if graph is None else model(other, _renumbered(graph, order)))[0]
     assert before is not None and after is not None
     expected = before if invariant else before.index_select(axis, order)
     error = float((after - expected).norm() / before.norm().clamp_min(1e-30))
     if error < 1e-4:
         return None
     verb = "changes the output" if invariant else "does not permute the output alike"
-    return finding("not-equivariant", error, f"permuting axis {axis} {verb}")
+    what = f"permuting axis {axis}" if graph is None else "renumbering the nodes"
+    return finding("not-equivariant", error, f"{what} {verb}")
+
+
+def _renumbered(graph: Graph | Tensor, order: Tensor) -> Graph | Tensor:
+    """The same graph, node order[k] called k."""
+    if isinstance(graph, Graph):
+        return graph.permute(order)
+    if graph.is_floating_point() or graph.dtype == torch.bool or graph.shape[0] != 2:
+        return graph.index_select(-1, order).index_select(-2, order)
+    return order.argsort()[graph]

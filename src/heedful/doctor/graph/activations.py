@@ -38,7 +38,7 @@ def attentions(nodes: list) -> Iterator[tuple[Any, Tensor]]:
     """(node, weights (…, N, M)) of every softmax that looks like attention, and of torch's fused kernels."""
     for node in nodes:
         name = node.name()
-        if name == "SoftmaxBackward0":
+        if name in ("SoftmaxBackward0", "SafeSoftmaxBackward0"):
             weights, dim = saved(node, "result"), saved(node, "dim")
             if not isinstance(weights, Tensor) or weights.dim() < 3:
                 continue

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Size, Tensor
 
-from .nodes import THROUGH, inputs, saved, through
+from .nodes import THROUGH, inputs, saved, shape_of, through
 
 MEAN, SUM = 1, 2  # torch's codes of reductions
 _SCALARS = ("MulBackward0", "MulBackward1", "DivBackward0", "DivBackward1", "NegBackward0")
@@ -137,7 +137,9 @@ def _difference(node, found: Loss) -> bool:
 
 
 def _detached(thing):
-    return thing.detach() if isinstance(thing, Tensor) else None
+    if not isinstance(thing, Tensor):
+        return None
+    return thing.detach() if thing.requires_grad else thing  # as it is: what it is a view of is asked for
 
 
 # What went into the loss
@@ -173,45 +175,81 @@ def _reordered(node):
     return node
 
 
-def mixed_view(loss: Loss) -> tuple[tuple[int, ...], int] | None:
-    """(shape before, classes) where logits (N, classes, …) were viewed as (…, classes), not transposed."""
-    if loss.kind != "classes" or loss.node is None or loss.prediction is None:
+def mixed_view(loss: Loss) -> tuple[str, int] | None:
+    """(what was mixed, classes) where a view before the loss cut through the classes, or swapped two axes."""
+    given = loss.prediction
+    if loss.kind != "classes" or loss.node is None or given is None or given.dim() != 2:
         return None
+    classes = given.shape[1]
     node = inputs(loss.node)[0] if inputs(loss.node) else None
     if node is not None and node.name() == "LogSoftmaxBackward0":
         node = inputs(node)[0] if inputs(node) else None
-    classes = loss.prediction.shape[1] if loss.prediction.dim() > 1 else None
     while node is not None and node.name().startswith(THROUGH):
-        before = saved(node, "self_sym_sizes")
-        if before is not None and len(before) > 2 and classes:
-            before = tuple(int(size) for size in before)
-            if before[1] == classes and before[-1] != classes and loss.prediction.dim() == 2:
-                return before, classes
+        before = tuple(int(size) for size in saved(node, "self_sym_sizes") or ())
+        if len(before) > 2 and before[1] == classes != before[-1]:
+            return f"{before} was viewed as (…, {classes}); axis 1 holds the {classes} classes", classes
+        if len(before) == 3 and before[-1] == classes and _layout(loss.target) == before[1::-1] != before[:2]:
+            said = f"logits {before} and labels {before[1::-1]} were both made flat: their axes are swapped"
+            return said, classes
         behind = inputs(node)
         node = behind[0] if behind else None
     return None
 
 
+def _layout(target: Tensor | None) -> tuple[int, ...]:
+    """The shape of the tensor that flat labels are a view of all of."""
+    base = getattr(target, "_base", None)
+    return tuple(base.shape) if base is not None and base.numel() == target.numel() else ()  # type: ignore[union-attr]
+
+
+_EACH = (
+    "Abs",
+    "Add",
+    "Clamp",
+    "Div",
+    "Exp",
+    "Log",
+    "Maximum",
+    "Minimum",
+    "Mul",
+    "Neg",
+    "Pow",
+    "Relu",
+    "Where",
+)
+
+
 def broadcast(loss: Loss, output: Tensor | None) -> float | None:
     """How many numbers the loss takes for each prediction, where (N, 1) met (N,)."""
-    if (
-        loss.kind not in ("squares", "residuals", "distances", "absolute", "smooth", "huber", "logits")
-        or loss.prediction is None
-    ):
+    if loss.node is None:
         return None
-    shape = loss.prediction.shape
-    if loss.kind not in ("residuals", "distances"):
+    if loss.kind in ("squares", "absolute", "smooth", "huber", "logits"):
         behind = inputs(loss.node)[0] if inputs(loss.node) else None
-        if behind is not None and behind.name() == "ExpandBackward0":
-            before = saved(behind, "self_sym_sizes")
-            numel = 1
-            for size in before or ():
-                numel *= int(size)
-            return loss.prediction.numel() / numel if before and _square(shape, numel) else None
+        if behind is None or behind.name() != "ExpandBackward0" or loss.prediction is None:
+            return None
+        size = Size(shape_of(inputs(behind)[0])) if inputs(behind) else Size()
+        return loss.prediction.shape[-1] if _square(loss.prediction.shape, size.numel()) else None
+    if output is None or loss.kind not in ("", "residuals", "distances"):
         return None
-    if output is None or not _square(shape, output.numel()):
-        return None
-    return loss.prediction.numel() / output.numel()
+    if loss.prediction is not None:
+        return loss.prediction.shape[-1] if _square(loss.prediction.shape, output.numel()) else None
+    return _pairs(loss.node, output.numel())
+
+
+def _pairs(node, predictions: int, depth: int = 6) -> float | None:
+    """N where a loss by hand takes (N, N) differences of N predictions and something without a gradient."""
+    for behind in inputs(node):
+        if behind.name() == "SubBackward0":
+            made = inputs(behind)
+            if len(made) == 1 and shape_of(behind) == (predictions, predictions) and predictions > 1:
+                meant = made[0].name().startswith("Unsqueeze")  # every pair, as it was asked for
+                if Size(shape_of(made[0])).numel() == predictions and not meant:
+                    return float(predictions)
+        elif depth and behind.name().startswith(_EACH):
+            found = _pairs(behind, predictions, depth - 1)
+            if found is not None:
+                return found
+    return None
 
 
 def _square(shape, numel: int) -> bool:

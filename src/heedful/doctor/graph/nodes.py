@@ -41,17 +41,18 @@ def inputs(node) -> list:
     return [entry for entry, _ in node.next_functions if entry is not None]
 
 
+def shape_of(node) -> tuple[int, ...]:
+    """The shape of what a node gave, () where it is not known."""
+    known = getattr(node, "_input_metadata", None)
+    return tuple(int(size) for size in known[0].shape) if known else ()
+
+
 def through(node, *names: str):
     """The first node behind this one that does more than reshape."""
     while node is not None and node.name().startswith(names or THROUGH):
         behind = inputs(node)
         node = behind[0] if behind else None
     return node
-
-
-def reached(nodes: list) -> set[int]:
-    """Ids of the parameters that a gradient of this loss reaches."""
-    return {id(node.variable) for node in nodes if hasattr(node, "variable")}
 
 
 def nearest(node, names: dict[int, str]) -> str:

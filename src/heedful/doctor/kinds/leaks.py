@@ -34,11 +34,11 @@ kind(
     "Validation is as good as training and the real thing is not.",
     "share of evaluation samples that training has seen, bit for bit",
     "0",
-    "Distinct samples of many numbers do not agree in every bit; sets whose own samples repeat are not "
-    "judged. One in a "
-    "hundred rules out a few duplicates in the source.",
-    "The split overlaps: slices or indices are not disjoint.",
-    "Split once, by disjoint indices.",
+    "Distinct samples of eight numbers, or of three that are real, do not agree in every bit; sets of few "
+    "different numbers whose own samples repeat are not judged. One in a hundred rules out a few duplicates "
+    "in the source.",
+    "The split overlaps: slices or indices are not disjoint, or samples were repeated before the split.",
+    "Split once, by disjoint indices, before anything is repeated or augmented.",
 )
 kind(
     "not-equivariant",

@@ -154,9 +154,12 @@ kind(
     "Part of the model stays at its initial values.",
     "norm of the parameter's gradient, largest over all steps looked at",
     "above 0",
-    "A parameter whose module ran in every step looked at and that got no gradient in any is cut off.",
-    "Something between it and the loss cuts the graph: detach(), .data, .item(), argmax, no_grad, numpy.",
-    "Remove the cut, or freeze the parameter: p.requires_grad_(False).",
+    "A parameter whose module ran in every step looked at and that got no gradient in any is cut off; so is "
+    "one whose gradient was exactly zero in five looks or more, for rounding is not zero.",
+    "Something between it and the loss cuts the graph: detach(), .data, .item(), argmax, no_grad, numpy; or "
+    "multiplies it by zero, as two factors do that both begin there.",
+    "Remove the cut, begin one of the factors away from zero, or freeze the parameter: "
+    "p.requires_grad_(False).",
     explains=("parameter-never-updated", "cannot-overfit"),
 )
 kind(
@@ -287,9 +290,10 @@ kind(
     "size of the axis of classes, which the view cut through",
     "the classes stay together",
     "Read off the graph: a tensor with classes in axis 1 was viewed as (…, classes) without moving that "
-    "axis to the end.",
+    "axis to the end; or logits (A, B, classes) and labels (B, A) were both made flat.",
     "view/reshape keeps the order of numbers in memory; it does not transpose.",
-    "logits.movedim(1, -1).reshape(-1, classes), or give cross_entropy (N, classes, …) as it is.",
+    "logits.movedim(1, -1).reshape(-1, classes), or give cross_entropy (N, classes, …) as it is; "
+    "logits.transpose(0, 1) where a recurrent net puts time first.",
     explains=("cannot-overfit", "learning-rate-too-low"),
 )
 kind(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..findings import finding
-from .common import median, rule
+from .common import median, rule, some
 
 
 @rule()
@@ -34,27 +34,31 @@ def dead_units(facts):
 
 @rule()
 def attention(facts):
+    narrow, flat = [], []
     for where, looks in facts.entropies.items():
+        place = where.partition(": ")[2] or "an attention"
         early = [sum(heads) / len(heads) for step, heads, _ in looks if step <= 8]
         if early:
-            facts.measured["attention-saturated"] = min(
-                median(early), facts.measured.get("attention-saturated", 1.0)
-            )
-        if early and median(early) < 0.1:
+            narrow.append((median(early), place))
+        flat.append((max(1 - min(heads) for _, heads, _ in looks), place, len(looks)))
+    if narrow:
+        facts.measured["attention-saturated"] = least = min(narrow)[0]
+        if least < 0.1:
             yield finding(
                 "attention-saturated",
-                median(early),
-                f"attention has {median(early):.1%} of the entropy of equal weights in the first steps",
-                where=where.partition(": ")[2],
+                least,
+                f"attention has {least:.1%} of the entropy of equal weights in the first steps",
+                where=some([place for share, place in narrow if share < 0.1]),
             )
-        largest = max(1 - min(heads) for _, heads, _ in looks)
-        facts.measured["attention-uniform"] = largest
-        if largest < 1e-6 and len(looks) >= 3:
+    if flat:
+        facts.measured["attention-uniform"] = min(flat)[0]
+        equal = [(share, place) for share, place, looks in flat if share < 1e-6 and looks >= 3]
+        if equal:
             yield finding(
                 "attention-uniform",
-                largest,
-                f"all weights were equal in {len(looks)} steps looked at",
-                where=where.partition(": ")[2],
+                min(equal)[0],
+                f"all weights were equal in {max(looks for *_, looks in flat)} steps looked at",
+                where=some([place for _, place in equal]),
             )
 
 

@@ -90,12 +90,8 @@ def _entropy(counts: Counter) -> float:
 @rule()
 def shapes_of_the_loss(facts):
     if facts.mixed is not None:
-        before, classes = facts.mixed
-        yield finding(
-            "view-mixes-axes",
-            float(classes),
-            f"{tuple(before)} was viewed as (…, {classes}); axis 1 holds the {classes} classes",
-        )
+        said, classes = facts.mixed
+        yield finding("view-mixes-axes", float(classes), said)
     facts.measured["loss-broadcast"] = facts.broadcast or 1.0
     if facts.broadcast is not None and facts.broadcast > 1:
         n = int(facts.broadcast)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from ...graphs import Graph
 from .. import leaks
 from ..findings import finding
+from ..graph import first_tensor
 from .common import first_batch, rule
 
 
@@ -53,15 +55,53 @@ def batches_apart(facts):
     yield found
 
 
+@rule("normal")
+def numbering_of_nodes(facts):
+    """A model that takes nodes and a graph of them must not care how they are numbered."""
+    chosen = first_batch(facts)
+    if chosen is None:
+        return
+    _, initial, batch = chosen
+    if len(batch.arguments) != 2 or batch.options or not isinstance(batch.arguments[0], torch.Tensor):
+        return
+    x, graph = batch.arguments
+    if x.dim() < 2 or not x.is_floating_point() or not _relates(graph, x.shape[-2]):
+        return
+    nodes = x.shape[-2]
+    if any(nodes in p.shape for p in initial.parameters()):
+        return  # something is learned for each node by its number
+    with torch.no_grad():
+        output = first_tensor(initial(x, graph))[0]
+    if output is None:
+        return
+    each = output.dim() >= 2 and output.shape[-2] == nodes
+    found = leaks.check_permutation(initial, x, graph, invariant=not each)
+    facts.measured["not-equivariant"] = 0.0 if found is None else float(found.measured or 0.0)
+    if found is not None:
+        yield found
+
+
+def _relates(graph, nodes: int) -> bool:
+    """Whether this is a graph of so many nodes, not a mask by position, which is alike along diagonals."""
+    if isinstance(graph, Graph):
+        return graph.square and graph.nodes == nodes
+    if not isinstance(graph, torch.Tensor) or graph.dim() < 2 or nodes < 4:
+        return False
+    if graph.dtype == torch.int64 and graph.dim() == 2 and graph.shape[0] == 2 and graph.shape[1]:
+        return int(graph.min()) >= 0 and int(graph.max()) < nodes
+    if graph.shape[-2:] != (nodes, nodes):
+        return False
+    return not torch.equal(graph[..., 1:, 1:], graph[..., :-1, :-1])
+
+
 @rule()
 def overlap(facts):
     rows = [row for batch in facts.evaluated for row in batch]
     if len(rows) < 16 or not facts.trained:
         return
     distinct = set(rows)
-    if len({row for batch in facts.evaluated for row in batch}) < 0.9 * sum(
-        len(batch) for batch in {tuple(batch) for batch in facts.evaluated}
-    ):
+    once = sum(len(batch) for batch in {tuple(batch) for batch in facts.evaluated})
+    if not facts.continuous and len(distinct) < 0.9 * once:
         return  # samples repeat by themselves
     both = distinct & facts.trained
     share = len(both) / len(distinct)

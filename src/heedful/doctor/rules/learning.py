@@ -18,7 +18,7 @@ from .common import alone, first_batch, losses, median, rule, stepping
 def updates(facts):
     for seen in stepping(facts):
         late = seen.changes[2:]
-        if len(late) < 3:
+        if len(late) < 3 or seen.closure:
             continue
         ratio = median(late)
         facts.measured["update-too-large"] = max(ratio, facts.measured.get("update-too-large", 0.0))

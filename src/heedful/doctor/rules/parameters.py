@@ -40,13 +40,15 @@ def gradients_that_never_arrive(facts):
         for key in [id(p)]
     }
     compiled = any("compiled" in text for text in facts.notes)
-    cut, unused, still = [], [], []
+    cut, unused, still, zero = [], [], [], []
     largest = max((slot.norm for slot in facts.slots.values()), default=0.0)
     for key, slot in facts.slots.items():
         if not slot.parameter.requires_grad or key not in facts.names:
             continue
         if slot.norm == 0 and key not in facts.reached:
             (cut if key in ran else unused).append(slot)
+        elif slot.norm == 0 and slot.looks >= 5 and slot.parameter.dim() > 1 and largest > 0:
+            zero.append(slot)  # of a bias it may be so: a critic's cancels between real and made up
         elif slot.norm > 1e-5 * largest and slot.looks >= 3 and slot.change == 0:
             still.append(slot)  # a bias before a norm has rounding for a gradient, and may stay
     if cut and not compiled:
@@ -56,6 +58,14 @@ def gradients_that_never_arrive(facts):
             f"{len(cut)} parameters take part in the forward pass and got no gradient in {facts.looks} "
             f"steps looked at",
             where=some([facts.name(slot.parameter) for slot in cut]),
+        )
+    elif zero:
+        yield finding(
+            "gradient-never-arrives",
+            0.0,
+            f"the gradient of {len(zero)} parameters was exactly zero in {zero[0].looks} steps looked at",
+            where=some([facts.name(slot.parameter) for slot in zero]),
+            cause="It is multiplied by zero on the way: two factors that both begin at zero, or a mask.",
         )
     elif unused and not compiled:
         yield finding(

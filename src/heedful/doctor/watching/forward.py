@@ -10,7 +10,7 @@ from ..copies import copied
 from ..facts import Calls
 from ..source import caller, in_library
 from .listening import Listener, guarded
-from .samples import detached, fingerprints, first_input
+from .samples import continuous, detached, fingerprints, first_input
 
 _LARGE = 30_000_000  # numbers of a model that is copied without being asked
 
@@ -130,9 +130,11 @@ class Forward(Listener):
         if found.model.training and self.sensitive(found.model):
             found.passes_in_train += 1
             found.pass_site = caller()
-        rows = fingerprints(first_input(record["arguments"], record["options"]))
-        if rows is not None and len(self.facts.evaluated) < 4096:
+        x = first_input(record["arguments"], record["options"])
+        rows = fingerprints(x)
+        if rows is not None and x is not None and len(self.facts.evaluated) < 4096:
             self.facts.evaluated.append(rows)
+            self.facts.continuous = self.facts.continuous and continuous(x)
 
     def sensitive(self, model: nn.Module) -> bool:
         """Whether training mode makes a difference."""

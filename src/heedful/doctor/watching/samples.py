@@ -34,11 +34,11 @@ MOST_WORDS = 1 << 14  # of a sample that are looked at: 128 kB
 
 
 def fingerprints(x: Tensor | None) -> list[int] | None:
-    """A number for each sample, equal where all its bits are; samples of under eight numbers have none."""
+    """A number for each sample, equal where all its bits are; samples of few numbers have none."""
     if x is None or x.dim() < 2 or len(x) == 0 or x.is_sparse or x.is_nested or x.is_complex():
         return None
     rows = x.detach().reshape(len(x), -1)
-    if rows.shape[1] < 8:
+    if rows.shape[1] < 8 and not (rows.shape[1] > 2 and continuous(rows)):
         return None
     words = _words(rows.contiguous())
     if words.shape[1] > MOST_WORDS:
@@ -47,6 +47,14 @@ def fingerprints(x: Tensor | None) -> list[int] | None:
     weight = place * 0x9E3779B97F4A7C1 ^ (place * 0x2545F4914F6CDD1D)  # odd mixing, no random numbers
     mixed = (words + 1) * 0x2127599BF4325C37  # not linear: pictures of few colours must not add up alike
     return ((mixed ^ (mixed >> 29)) * weight).sum(1).tolist()
+
+
+def continuous(x: Tensor) -> bool:
+    """Whether samples are made of numbers that hardly ever agree, so that two that do are one."""
+    if not x.is_floating_point():
+        return False
+    some = torch.unique(x.detach()[:64].flatten(1)[:, :16], dim=0)
+    return len(torch.unique(some)) > 0.9 * some.numel()
 
 
 def _words(rows: Tensor) -> Tensor:

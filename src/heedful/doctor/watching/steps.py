@@ -29,18 +29,16 @@ class Steps(Listener):
     def model_cleared(self, model, *_):
         ids = {id(parameter) for parameter in model.parameters()}
         for seen in self.facts.optimizers.values():
-            if any(id(p) in ids for group in seen.optimizer.param_groups for p in group["params"]):
+            if any(id(p) in ids for p in _held(seen.optimizer)):
                 self._cleared(seen)
 
     def _cleared(self, seen: Seen) -> None:
         seen.order += "Z"
         seen.zero_site = caller()
-        slots = self.facts.slots
-        for group in seen.optimizer.param_groups:
-            for parameter in group["params"]:
-                slot = slots.get(id(parameter))
-                if slot is not None:
-                    slot.tainted, slot.consumed = False, None
+        for parameter in _held(seen.optimizer):
+            slot = self.facts.slots.get(id(parameter))
+            if slot is not None:
+                slot.tainted, slot.consumed = False, None
 
     @guarded
     def scheduler_stepped(self, scheduler, *_):
@@ -61,7 +59,7 @@ class Steps(Listener):
             parameters = [parameters]
         ids = {id(parameter) for parameter in parameters}
         for seen in self.facts.optimizers.values():
-            mine = [p for group in seen.optimizer.param_groups for p in group["params"] if id(p) in ids]
+            mine = [p for p in _held(seen.optimizer) if id(p) in ids]
             if not mine:
                 continue
             seen.clip_site = caller()
@@ -102,39 +100,50 @@ class Steps(Listener):
             options.get("closure") if "closure" in options else (arguments[1] if len(arguments) > 1 else None)
         )
         if closure is not None and callable(closure):
-            seen.closure = True
-            seen.judged += 1
             told = self._closure(closure, seen)
             if "closure" in options:
                 return arguments, {**options, "closure": told}
             return (arguments[0], told, *arguments[2:]), options
-        self._judge_order(seen)
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        stale = [p for p in parameters if self.facts.slots[id(p)].tainted]
-        if stale:
-            seen.stale.append(self.watch.backward.residual)
-        if self.watch.looking:
-            self._before_change(seen, parameters)
+        self._judge(seen)
         return None
 
     def _closure(self, closure, seen: Seen):
-        """The closure as it is, told apart from the one before: each evaluation needs clear gradients."""
+        """The closure as it is. Once a step, it is a loop like any other; more often, each time counts."""
+        times = 0
 
         def told(*arguments, **options):
-            self._closure_starts(seen)
-            return closure(*arguments, **options)
+            nonlocal times
+            times += 1
+            if times > 1:
+                self._once_more(seen)
+            result = closure(*arguments, **options)
+            if times == 1:
+                self._gradients_made(seen)
+            return result
 
         return told
 
     @guarded
-    def _closure_starts(self, seen: Seen):
-        if any(
-            self.facts.slots[id(p)].tainted for group in seen.optimizer.param_groups for p in group["params"]
-        ):
+    def _gradients_made(self, seen: Seen):
+        self._judge(seen)
+
+    @guarded
+    def _once_more(self, seen: Seen):
+        seen.closure = True
+        seen.judged += 1
+        if any(self.facts.slots[id(p)].tainted for p in _held(seen.optimizer)):
             seen.stale.append(self.watch.backward.residual)
         self.consume(seen)
-        self.watch.cycle.pieces = []
-        self.watch.cycle.calls = []
+        self.watch.cycle.pieces, self.watch.cycle.calls = [], []
+
+    def _judge(self, seen: Seen) -> None:
+        """Gradients are as the step will use them."""
+        self._judge_order(seen)
+        parameters = _held(seen.optimizer)
+        if any(self.facts.slots[id(p)].tainted for p in parameters):
+            seen.stale.append(self.watch.backward.residual)
+        if self.watch.looking:
+            self._before_change(seen, parameters)
 
     def _judge_order(self, seen: Seen) -> None:
         order = seen.order
@@ -143,9 +152,7 @@ class Steps(Listener):
         if last >= 0 and "Z" not in order[last:]:
             seen.waiting = order.rfind("F") > last
             return
-        gradients = [
-            p.grad for group in seen.optimizer.param_groups for p in group["params"] if p.grad is not None
-        ]
+        gradients = [p.grad for p in _held(seen.optimizer) if p.grad is not None]
         empty = not gradients or not any(float(norm) > 0 for norm in torch._foreach_norm(gradients))
         forward = order.rfind("F")
         if last >= 0:
@@ -191,11 +198,10 @@ class Steps(Listener):
             seen.changes.append(sorted(ratios)[len(ratios) // 2])
 
     def consume(self, seen: Seen) -> None:
-        for group in seen.optimizer.param_groups:
-            for parameter in group["params"]:
-                slot, gradient = self.facts.slots[id(parameter)], parameter.grad
-                if gradient is not None:
-                    slot.consumed = (id(gradient), gradient._version)
+        for parameter in _held(seen.optimizer):
+            slot, gradient = self.facts.slots[id(parameter)], parameter.grad
+            if gradient is not None:
+                slot.consumed = (id(gradient), gradient._version)
 
     def after(self, optimizer, arguments, options):
         self._after_step(optimizer)
@@ -215,3 +221,7 @@ class Steps(Listener):
         if seen.steps > facts.steps:  # with several optimizers, a round ends with the first to step again
             facts.steps = seen.steps
             self.watch.next()
+
+
+def _held(optimizer: Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
