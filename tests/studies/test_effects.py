@@ -9,19 +9,24 @@ from heedful import lab
 
 def run(name, tmp_path, seeds=1, profile="quick", **settings):
     result = lab.run(name, seeds=seeds, profile=profile, settings=settings, store=tmp_path, backend="loop")
+    return look(result, tmp_path)
+
+
+def look(result, tmp_path):
+    """The means by variant; its figure is drawn."""
     for trial in result.failures:
         pytest.fail(trial.error)
-    figure = result.figure()
-    figure.savefig(tmp_path / f"{name}.png")
-    assert (tmp_path / f"{name}.png").stat().st_size > 5000
+    figure, place = result.figure(), tmp_path / "figure.png"
+    figure.savefig(place)
+    assert place.stat().st_size > 5000
     return {
         label: {metric: result.summary(key, metric).mean for metric in result.study.metrics}
         for key, _, label in result.variants()
     }, result
 
 
-def test_accumulation(tmp_path):
-    found, result = run("accumulation", tmp_path)
+def test_accumulation(small, tmp_path):
+    found, result = look(small("accumulation"), tmp_path)
     assert found["batch 1"]["angle"] == 0
     assert found["batch 8"]["angle"] > 30
     for norm in ("layer", "none"):
@@ -33,8 +38,8 @@ def test_accumulation(tmp_path):
     assert "batch norm: a gradient up to" in result.study.settings.verdict(result)
 
 
-def test_zero_grad(tmp_path):
-    found, result = run("zero-grad", tmp_path, seeds=3)
+def test_zero_grad(small, tmp_path):
+    found, result = look(small("zero-grad"), tmp_path)
     assert found["bowl yes"]["growth"] < -1 and abs(found["bowl no"]["growth"]) < 0.3  # it swings, and stays
     assert found["noisy bowl no"]["growth"] > found["noisy bowl yes"]["growth"] + 1
     assert all(found[f"{problem} yes"]["accumulated"] == 1 for problem in ("bowl", "noisy bowl", "network"))
@@ -42,68 +47,68 @@ def test_zero_grad(tmp_path):
     assert "bowl: swings without, falls with" in result.study.settings.verdict(result)
 
 
-def test_cora(tmp_path):
-    found, _ = run("cora", tmp_path, epochs="40")
+def test_cora(small, tmp_path):
+    found, _ = look(small("cora"), tmp_path)
     assert (
         found["citations gcn"]["test"] > 50 and found["citations gat"]["test"] > 50
     )  # seven classes: chance is 14
 
 
-def test_rotation(tmp_path):
-    found, _ = run("rotation", tmp_path, epochs="6")
+def test_rotation(small, tmp_path):
+    found, _ = look(small("rotation"), tmp_path)
     upright, turned = found["digits upright"], found["digits turned"]
     assert upright["upright"] - upright["turned"] > 30
     assert abs(turned["upright"] - turned["turned"]) < 20
     assert turned["turned"] > upright["turned"]
 
 
-def test_autoencoders(tmp_path):
-    found, _ = run("autoencoders", tmp_path)
+def test_autoencoders(small, tmp_path):
+    found, _ = look(small("autoencoders"), tmp_path)
     assert found["synthetic vanilla 5"]["loss"] > found["synthetic vanilla 20"]["loss"]
     assert 227 < found["synthetic vanilla 5"]["loss"] < found["synthetic untrained 5"]["loss"]
     assert found["synthetic vanilla 20"]["probe"] > found["synthetic vanilla 5"]["probe"] + 5
 
 
-def test_padding(tmp_path):
+def test_padding(small, tmp_path):
     """Without padding the net goes by height, wrong on every test image; full padding hides height."""
-    found, result = run("padding", tmp_path, epochs="8")
+    found, result = look(small("padding"), tmp_path)
     assert found["Net1 valid"]["val"] > 95 and found["Net1 valid"]["test"] < 10
     assert found["Net1 full"]["test"] > 60
     assert "full zero padding forgets height" in result.study.settings.verdict(result)
 
 
-def test_oversmoothing(tmp_path):
-    found, _ = run("oversmoothing", tmp_path, seeds=2, epochs="5")
+def test_oversmoothing(small, tmp_path):
+    found, _ = look(small("oversmoothing"), tmp_path)
     assert found["without 2"]["untrained"] - found["without 32"]["untrained"] > 2  # orders of magnitude
     for layers in (2, 8, 32):
         assert found[f"with {layers}"]["untrained"] > found[f"without {layers}"]["untrained"] + 0.2
 
 
-def test_noise(tmp_path):
-    found, _ = run("noise", tmp_path, epochs="30")
+def test_noise(small, tmp_path):
+    found, _ = look(small("noise"), tmp_path)
     for model in ("mean", "gcn", "gat"):
         assert found[f"{model} 0"]["heard"] == pytest.approx(100, abs=1e-3)
         assert found[f"{model} 0"]["test"] > found[f"{model} 8"]["test"] + 20
     assert found["gcn 8"]["heard"] < found["mean 8"]["heard"] - 10  # a degree of one speaks loudest
 
 
-def test_memory(tmp_path):
-    found, _ = run("memory", tmp_path, lag="50", steps="200")
+def test_memory(small, tmp_path):
+    found, _ = look(small("memory"), tmp_path)
     assert found["transformer 50"]["test"] > 60 > 30 > found["rnn 50"]["test"]
     assert found["transformer 50"]["gradient"] > found["lstm 50"]["gradient"] + 3
     assert found["lstm 50"]["gradient"] > found["rnn 50"]["gradient"] + 3
     assert found["rnn, half 50"]["gradient"] < -25  # none arrives
 
 
-def test_extrapolation(tmp_path):
-    found, _ = run("extrapolation", tmp_path, steps="350")
+def test_extrapolation(small, tmp_path):
+    found, _ = look(small("extrapolation"), tmp_path)
     assert found["alibi"]["rise"] < 0.25
     assert found["sinusoidal"]["rise"] > found["alibi"]["rise"] + 0.2
     assert found["learned"]["8×"] > found["alibi"]["8×"] + 0.1
 
 
-def test_degradation(tmp_path):
-    found, _ = run("degradation", tmp_path, epochs="6")
+def test_degradation(small, tmp_path):
+    found, _ = look(small("degradation"), tmp_path)
     assert found["batch plain 56"]["train"] > found["batch plain 20"]["train"] + 20
     assert found["batch residual 56"]["train"] < 20
     assert found["batch plain 56"]["slope"] > found["batch plain 20"]["slope"] + 1
@@ -119,12 +124,36 @@ def test_kernels(tmp_path):
     assert all(seconds > 0 for name, curve in curves.items() for _, seconds in curve)
 
 
-def test_unet(tmp_path):
+def test_vit(tmp_path):
+    """Few images suit a CNN, which knows what neighbours are; a ViT must be told where its patches lie."""
+    found, result = run("vit", tmp_path, seeds=2)
+    assert found["cnn 10"]["test"] > found["vit 10"]["test"] + 15
+    assert found["vit 100"]["test"] > found["vit 10"]["test"] + 8
+    assert found["vit, sinusoidal 100"]["test"] > found["vit, no positions 100"]["test"] + 6
+    assert "sinusoidal +" in result.study.settings.verdict(result)
+    kept = lab.kept(store=tmp_path, use="classes")
+    assert str(kept) == "vit: vit 100, seed 0" and kept.notes["classes"] == list("0123456789")
+
+
+def test_unet(small, tmp_path):
     """Without skips the net must pass where things are through its lowest level, and blurs it."""
-    found, result = run("unet", tmp_path, seeds=3, steps="80")
+    found, result = look(small("unet"), tmp_path)
     sharp, blurred = found["membranes same with"], found["membranes same without"]
     assert blurred["pixel"] > sharp["pixel"] + 1.5
     assert sharp["dice"] > blurred["dice"] + 5 and sharp["iou"] > blurred["iou"] + 5
-    kept = lab.kept(store=tmp_path, use="segments")
+    kept = lab.kept(store=result.store, use="segments")
     assert kept.notes["classes"] == ["membrane", "cell"] and kept.trial.study == "unet"
     assert "with skips" in result.study.settings.verdict(result)
+
+
+def test_fairytales(tmp_path):
+    """Two pages, read until it recites them: on pages unread it gets worse, and what it writes is copied."""
+    found, result = run("fairytales", tmp_path, seeds=3)
+    for trial in result.trials:
+        told, copies = trial.results, result.store.curves(trial)["copied, pages read"]
+        assert told["train"] < told["unigram"] - 1.5
+        assert told["unread"] > told["unread, lowest"] + 0.5
+        assert copies[-1][1] > copies[0][1] + 2
+    found = found["python-docs characters nano"]
+    assert found["copied"] > found["copied author"] + 4
+    assert "copies" in result.study.settings.verdict(result) and len(result.remarks()) == 4

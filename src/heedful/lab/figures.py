@@ -113,9 +113,10 @@ def saved(result: Result, key: str, name: str) -> dict[str, Tensor] | None:
 def picture(axes, image: Tensor, title: str = "", **options) -> None:
     """An image (channels, height, width) or (height, width), without ticks."""
     image = image.detach().cpu().float() / (255 if image.dtype == uint8 else 1)
-    image = (image.clamp(0, 1) if image.dim() == 3 else image).numpy()
+    if image.dim() == 3:
+        image = image[0] if len(image) == 1 else image.clamp(0, 1).permute(1, 2, 0)
     axes.imshow(
-        image if image.ndim == 2 else image[0] if len(image) == 1 else image.transpose(1, 2, 0),
+        image.numpy(),
         **{"cmap": "gray", "vmin": 0, "vmax": 1, "interpolation": "nearest", **options},
     )
     axes.set_title(title, fontsize=9, loc="left")

@@ -57,8 +57,8 @@ def rand_error(predicted: Tensor, truth: Tensor) -> float:
     """1 − 2PR/(P + R), where P and R count pairs of pixels: the adapted Rand error of the ISBI challenge.
 
     Both hold numbers of segments. Of the pairs that share a segment in `predicted`, P share one in `truth`;
-    of those that share one in `truth`, R do in `predicted`. Pixels where truth is 0, borders, do not count. It
-    minds what pixel errors hide: a gap of one pixel in a membrane makes one cell of two.
+    of those that share one in `truth`, R do in `predicted`. Pixels where truth is 0, borders, do not count.
+    It minds what pixel errors hide: a gap of one pixel in a membrane makes one cell of two.
 
     >>> rand_error(torch.tensor([1, 1, 2, 2]), torch.tensor([5, 5, 7, 7]))
     0.0

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import torch
 from torch.nn import functional as F
 
-from .. import data
 from ..lab import Figure, study
 from ..lab.figures import COLOURS, canvas
 from ..models import PlainNet, ResNet
 from ..probes import gradient_norms
 from ..training import Batches, train
+from ._images import images as labelled
+from ._images import moved
 
 
 @study(
@@ -60,17 +60,18 @@ class Degradation:
     }
 
     def run(self, seed, lab):
-        x, y, test, truth, classes = _images(self.dataset, str(lab.device))
+        sets = labelled(self.dataset, str(lab.device))
+        x, y = sets.x, sets.y
         torch.manual_seed(seed)
         build = ResNet if self.net == "residual" else PlainNet
-        model = build(self.depth, channels=x.shape[1], classes=classes, norm=self.norm, init=self.init)
+        model = build(self.depth, channels=x.shape[1], classes=sets.classes, norm=self.norm, init=self.init)
         model = model.to(lab.device, memory_format=torch.channels_last)
         generator = torch.Generator().manual_seed(seed)
         rate = self.rate if self.norm == "batch" else 0.1 * self.rate
 
         def loss(model, batch):
             images, labels = batch
-            logits = model(_moved(images, generator) if self.dataset != "digits" else images)
+            logits = model(moved(images, generator) if self.dataset != "digits" else images)
             return F.cross_entropy(logits, labels), {
                 "error": 100 * (logits.argmax(1) != labels).float().mean()
             }
@@ -91,7 +92,7 @@ class Degradation:
         )  # fmt: skip
         return {
             "train": _error(model, x, y),
-            "test": _error(model, test, truth),
+            "test": _error(model, sets.test, sets.truth),
             "slope": math.log10(max(convolutions[0], 1e-30) / max(convolutions[-1], 1e-30)),
         }
 
@@ -144,27 +145,3 @@ def _error(model, images: torch.Tensor, labels: torch.Tensor) -> float:
             for x, y in zip(images.split(500), labels.split(500), strict=True)
         ]
     return 100 * float(torch.stack(wrong).sum()) / len(labels)
-
-
-def _moved(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Four pixels around, a crop anywhere, half of them mirrored: as the ResNet paper trains."""
-    size = images.shape[-1]
-    padded = F.pad(images, (4, 4, 4, 4))
-    down, right = torch.randint(9, (2,), generator=generator).tolist()
-    images = padded[..., down : down + size, right : right + size]
-    mirrored = torch.rand(len(images), generator=generator).to(images.device) < 0.5
-    return torch.where(mirrored[:, None, None, None], images.flip(-1), images)
-
-
-@cache
-def _images(name: str, device: str):
-    sets = data.load(name)
-    scale = 16 if name == "digits" else 255
-    parts = []
-    for part in (sets.train, sets.test):
-        images = part.inputs.float() / scale
-        parts += [
-            ((images - 0.5) / 0.25).to(device, memory_format=torch.channels_last),
-            part.labels.to(device),
-        ]
-    return *parts, len(sets.classes)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from .. import data
 from ..lab import Figure, study
 from ..lab.figures import COLOURS
 from ..models import ConvNet
 from ..probes import rotate, rotation_curve
 from ..training import Batches, train
+from ._images import images as labelled
 
 ANGLES = tuple(range(0, 361, 30))
 _PLAIN = {0: 71.3, 30: 29.4, 60: 21.9, 90: 25.7, 120: 16.8, 180: 27.5, 330: 33.0}
@@ -55,9 +54,9 @@ class Rotation:
     }
 
     def run(self, seed, lab):
-        images, labels, test, truth, classes = _images(self.dataset, str(lab.device))
+        sets = labelled(self.dataset, str(lab.device), 0.0, 1.0)
         torch.manual_seed(seed)
-        model = ConvNet.rotation(images.shape[1], classes, images.shape[-1])
+        model = ConvNet.rotation(sets.x.shape[1], sets.classes, sets.x.shape[-1])
         model = model.to(lab.device, memory_format=torch.channels_last)
         generator = torch.Generator().manual_seed(seed)
 
@@ -71,13 +70,15 @@ class Rotation:
         train(
             model,
             loss,
-            Batches(images, labels, size=self.batch, seed=seed),
+            Batches(sets.x, sets.y, size=self.batch, seed=seed),
             torch.optim.Adam(model.parameters(), lr=self.rate),
             epochs=self.epochs,
             progress=False,
             store=lab,
         )
-        curve = {angle: 100 * share for angle, share in rotation_curve(model, test, truth, ANGLES).items()}
+        lab.keep(model, use="classes", **sets.notes)
+        shares = rotation_curve(model, sets.test, sets.truth, ANGLES)
+        curve = {angle: 100 * share for angle, share in shares.items()}
         between = [curve[angle] for angle in ANGLES if angle % 360]
         return {
             "upright": curve[0],
@@ -117,16 +118,3 @@ class Rotation:
         axis.set_yticks([25, 50, 75, 100], ["25", "50", "75", "100 %"], fontsize=8)
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.05), frameon=False, fontsize=8)
         return figure
-
-
-@cache
-def _images(name: str, device: str):
-    sets = data.load(name)
-    parts = []
-    for part in (sets.train, sets.test):
-        scale = 16 if name == "digits" else 255
-        parts += [
-            (part.inputs.float() / scale).to(device, memory_format=torch.channels_last),
-            part.labels.to(device),
-        ]
-    return *parts, len(sets.classes)
