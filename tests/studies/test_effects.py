@@ -20,7 +20,7 @@ def look(result, tmp_path):
     figure.savefig(place)
     assert place.stat().st_size > 5000
     return {
-        label: {metric: result.summary(key, metric).mean for metric in result.study.metrics}
+        label: {metric: result.summary(key, metric).mean for metric in result.measured()}
         for key, _, label in result.variants()
     }, result
 

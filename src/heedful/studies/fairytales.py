@@ -74,8 +74,8 @@ class Fairytales:
 
     axes = ("text", "tokens", "size")
     quick = {
-        "steps": 300, "batch": 24, "block": 32, "characters": 3000, "held": 0.15, "dropout": 0.0,
-        "rate": 5e-3, "every": 50,
+        "steps": 300, "batch": 24, "block": 32, "characters": 2000, "held": 0.15, "dropout": 0.0,
+        "rate": 5e-3, "every": 75,
         "axes": {"text": ["python-docs"], "tokens": ["characters"], "size": ["nano"]},
     }  # fmt: skip
     full = {"axes": {"tokens": ["characters"], "size": ["mini"]}}
