@@ -83,3 +83,37 @@ def _own_calibration():
     )
     yield
     constants.calibration_file = before
+
+
+# Studies run small: settings of their quick profile that change, and how many seeds show the effect.
+SMALL = {
+    "accumulation": ({}, 1),
+    "autoencoders": ({}, 1),
+    "cora": ({"epochs": 40}, 1),
+    "degradation": ({"epochs": 6}, 1),
+    "extrapolation": ({"steps": 350}, 1),
+    "memory": ({"lag": 50, "steps": 200}, 1),
+    "noise": ({"epochs": 30}, 1),
+    "oversmoothing": ({"epochs": 5}, 2),
+    "padding": ({"epochs": 8}, 1),
+    "rotation": ({"epochs": 6}, 1),
+    "unet": ({"steps": 80}, 3),
+    "zero-grad": ({}, 3),
+}
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory):
+    """`small(name)`: the result of a study run small, in a store that all workers share: it runs once."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "runs"
+
+    def run(name):
+        from heedful import lab
+
+        settings, seeds = SMALL[name]
+        return lab.run(
+            name, profile="quick", settings=settings, seeds=seeds, store=folder / name, backend="loop"
+        )
+
+    return run

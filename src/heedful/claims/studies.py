@@ -26,6 +26,11 @@ class Judged:
 
         return variant
 
+    def values(self, axis: str) -> list[Any]:
+        """What was tried along an axis, in order."""
+        place = self.axes.index(axis)
+        return sorted({key[place] for key in self.means})
+
 
 def judged(name: str, runs: Path, **settings: Any) -> Judged:
     """The best complete run of a study in the store; without one, its quick profile is run and kept there."""
