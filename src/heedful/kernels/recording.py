@@ -28,8 +28,10 @@ def captured(step: Callable[[], Any], *, warm: int = 3) -> Callable[[], Any]:
             step()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
+    torch.clear_autocast_cache()  # copies of weights made while warming would be read, and never made anew
     with torch.cuda.graph(graph):
         found = step()
+    torch.clear_autocast_cache()  # nor may anyone else read those that lie in the recording
 
     def replay():
         graph.replay()

@@ -70,7 +70,8 @@ class Fairytales:
     pieces: int = 1024  # of bpe
     characters: int | None = None  # the beginning of the text only
     every: int = 500  # steps from one look at unread pages and at copying to the next
-    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # bfloat16 on a GPU
+    compiled: bool = False  # by torch.compile
 
     axes = ("text", "tokens", "size")
     quick = {
@@ -121,16 +122,17 @@ class Fairytales:
             )
         starts = torch.arange(0, len(unread) - self.block, max(1, self.block // 4), device=lab.device)
         windows = unread[starts[:256, None] + torch.arange(self.block + 1, device=lab.device)]
+        loss = torch.compile(model.loss, dynamic=False) if self.compiled else model.loss
         keeper = _Keeper(lab, book, self._notes(book))
         history = train(
             model,
-            lambda model, batch: model.loss(*batch),
+            lambda model, batch: loss(*batch),
             Windows(read, length=self.block, size=self.batch, seed=seed),
             torch.optim.AdamW(model.parameter_groups(self.decay), lr=self.rate, betas=(0.9, 0.95)),
             steps=steps,
             clip=1.0,
             precision=precision,
-            evaluate=lambda model: {"unread": model.loss(windows)},
+            evaluate=lambda model: {"unread": float(model.loss(windows))},
             every=self.every,
             callbacks=[keeper],
             checkpoint=Checkpoint(lab.folder / "checkpoint", seconds=SECONDS),
