@@ -92,12 +92,14 @@ SMALL = {
     "cora": ({"epochs": 40}, 1),
     "degradation": ({"epochs": 6}, 1),
     "extrapolation": ({"steps": 350}, 1),
+    "masked-autoencoders": ({"epochs": 40, "tune_epochs": 30}, 1),
     "memory": ({"lag": 50, "steps": 200}, 1),
     "noise": ({"epochs": 30}, 1),
     "oversmoothing": ({"epochs": 5}, 2),
     "padding": ({"epochs": 8}, 1),
     "rotation": ({"epochs": 6}, 1),
     "unet": ({"steps": 80}, 3),
+    "vit": ({}, 2),
     "zero-grad": ({}, 3),
 }
 

@@ -26,6 +26,7 @@ from .commands.data import Data
 from .commands.doctor import Doctor
 from .commands.explain import Explain
 from .commands.generate import Generate
+from .commands.images import Classify, Segment
 from .commands.lab import Compare, List, Report, Run
 from .commands.tour import Tour
 
@@ -40,6 +41,8 @@ VERBS: dict[str, Any] = {
     "report": Report,
     "generate": Generate,
     "attention": Attention,
+    "segment": Segment,
+    "classify": Classify,
     "data": Data,
     "claims": Claims,
     "doctor": Doctor,

@@ -124,14 +124,24 @@ def test_kernels(tmp_path):
     assert all(seconds > 0 for name, curve in curves.items() for _, seconds in curve)
 
 
-def test_vit(tmp_path):
+def test_masked_autoencoders(small, tmp_path):
+    """A hundred labels go further in a net that has filled in digits before."""
+    found, result = look(small("masked-autoencoders"), tmp_path)
+    taught, fresh = found["digits masked"], found["digits scratch"]
+    assert taught["hidden"] < 0.6 and fresh["hidden"] > 0.9
+    assert taught["tuned"] > fresh["tuned"] + 10
+    assert taught["probe"] > fresh["probe"] - 3 and taught["probe"] > 50
+    assert "masked: probe" in result.study.settings.verdict(result)
+
+
+def test_vit(small, tmp_path):
     """Few images suit a CNN, which knows what neighbours are; a ViT must be told where its patches lie."""
-    found, result = run("vit", tmp_path, seeds=2)
+    found, result = look(small("vit"), tmp_path)
     assert found["cnn 10"]["test"] > found["vit 10"]["test"] + 15
     assert found["vit 100"]["test"] > found["vit 10"]["test"] + 8
     assert found["vit, sinusoidal 100"]["test"] > found["vit, no positions 100"]["test"] + 6
     assert "sinusoidal +" in result.study.settings.verdict(result)
-    kept = lab.kept(store=tmp_path, use="classes")
+    kept = lab.kept(store=result.store, use="classes")
     assert str(kept) == "vit: vit 100, seed 0" and kept.notes["classes"] == list("0123456789")
 
 

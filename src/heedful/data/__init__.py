@@ -17,6 +17,7 @@ from .files import DataError, Place
 from .registry import DATASETS, Dataset, File, find
 
 if TYPE_CHECKING:
+    from .formats.picture import picture, save_picture
     from .formats.text import text_file
     from .generators.boxes import boxes
     from .generators.citations import citations
@@ -59,7 +60,9 @@ __all__ = [
     "load",
     "membranes",
     "names",
+    "picture",
     "recall",
+    "save_picture",
     "text_file",
     "tokens_of",
     "where",
@@ -74,7 +77,9 @@ _LATER = {
     "citations": "generators.citations",
     "copying": "generators.lags",
     "membranes": "generators.membranes",
+    "picture": "formats.picture",
     "recall": "generators.lags",
+    "save_picture": "formats.picture",
     "text_file": "formats.text",
     "tokens_of": "tokens",
 }
