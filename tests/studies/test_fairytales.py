@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -173,3 +174,19 @@ def test_the_report_shows_what_it_wrote(tmp_path):
     assert "temperature 0.65, top-p 0.85" in page and "Yesterday I went to the |" in page
     assert str(result).count("temperature") == 4
     assert "step 999" not in result.rows()[0]  # not reached
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_steps_are_recorded(tmp_path):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="train\\(capture=True\\)")  # a step taken as usual warns
+        settings = {"steps": "120", "every": "30", "dropout": "0.1"}
+        result = lab.run(
+            "fairytales", profile="quick", seeds=1, settings=settings, store=tmp_path, device="cuda"
+        )
+    [trial] = result.trials
+    assert trial.status == "done", trial.error
+    curves = result.store.curves(trial)
+    assert curves["loss"][-1][1] < curves["loss"][0][1] - 1
+    assert len({value for _, value in curves["unread"]}) == 4  # each look is at new weights

@@ -143,6 +143,14 @@ def test_captured_is_as_usual(size, seed):
     assert (weights - others).norm() <= 1e-3 * weights.norm()
 
 
+def test_recorded_evaluations_see_new_weights(seed):
+    """Autocast keeps copies of weights for a while; a recording must not go on reading old ones."""
+    (usual, _), (recorded, _) = (
+        run(capture, seed, epochs=12, precision="bfloat16") for capture in (False, True)
+    )
+    assert recorded.column("val_loss") == pytest.approx(usual.column("val_loss"), rel=2e-2)
+
+
 def test_a_step_that_waits_is_taken_as_usual(seed):
     def waits(model, batch):
         value = loss(model, batch)
