@@ -13,7 +13,7 @@ import torch
 from heedful import cli, data, lab
 from heedful.data import Characters, Pieces
 from heedful.lab.looking import attention_page
-from heedful.models import GPT
+from heedful.models import GPT, ConvNet, ViT
 
 TEXT = "once upon a time there was a king; he had a daughter, naïve and fair.\n" * 4
 BLOCK = 24
@@ -220,11 +220,38 @@ def test_a_picture_with_its_patches():
         attention_page(torch.eye(5).expand(2, 3, 5, 5), list("1234"))
 
 
+def test_what_a_vision_transformer_looks_at(capsys, tmp_path, seed):
+    vit = ViT(8, 4, 1, 3, layers=2, heads=2, dim=16).eval()
+    notes = {
+        "use": "classes",
+        "classes": list("abc"),
+        "channels": 1,
+        "size": [8, 8],
+        "mean": 0.5,
+        "deviation": 2.0,
+    }
+    path = str(vit.save(tmp_path / "vit.safetensors", notes=notes))
+    image = torch.randint(256, (1, 8, 8), dtype=torch.uint8)
+    picture = str(data.save_picture(image, tmp_path / "image.png"))
+    found, page = look(capsys, path, tmp_path, "--image", picture)
+    shown = held(page)
+    assert found["tokens"] == ["class", "1, 1", "1, 2", "2, 1", "2, 2"] and shown["grid"] == [2, 2]
+    raw = torch.frombuffer(bytearray(base64.b64decode(shown["weights"])), dtype=torch.uint8).float() / 255
+    with torch.no_grad():
+        maps = vit.attention_maps((image / 255 - 0.5) / 2)
+    assert torch.allclose(raw.view(maps.shape), maps, atol=0.52 / 255)
+    net = str(ConvNet.rotation(1, 3, 8).save(tmp_path / "net.safetensors", notes=notes))
+    status, _, err = heedful(capsys, "attention", "--run", net, "--image", picture)
+    assert status == 2 and "a ConvNet has no attention to look at" in err
+
+
 @pytest.mark.parametrize(
     "words, said",
     [
-        ([], "give the text to look at"),
-        (["--prompt", ""], "give the text to look at"),
+        ([], "what is it to look at?"),
+        (["--prompt", ""], "what is it to look at?"),
+        (["--prompt", "a", "--image", "a.png"], "what is it to look at?"),
+        (["--image", "a.png"], "There is no file a.png"),
         (["--prompt", "€"], "1 symbol is not among"),
         (["--prompt", "€", "--unknown", "skip"], "nothing is left of it"),
         (["--prompt", "a", "-o", "no/such/folder/page.html"], "there is no folder no/such/folder"),

@@ -126,17 +126,9 @@ class Classify(UsesModel):
     def _answer(self, found, picture) -> dict[str, Any]:
         import torch
 
-        notes = {"mean": 0.0, "deviation": 1.0, "brightness": None, **found.notes}
-        missing = [name for name in ("classes", "channels", "size") if name not in notes]
-        if missing:
-            raise UsageError(f"{found}: was kept without its {', '.join(missing)}; see lab.keep")
-        shown, done = _channels(picture, notes["channels"])
-        shown, more = _fitted(shown.float() / 255, notes["size"])
-        brightness = float(shown.mean())
-        if notes["brightness"] is not None and abs(brightness - notes["brightness"]) > 0.35:
-            usual = f"{100 * notes['brightness']:.0f} % bright on average, this one {100 * brightness:.0f} %"
-            more.append(f"the pictures it knows are {usual}: perhaps --{'no-' * self.invert}invert")
-        x = ((shown - notes["mean"]) / notes["deviation"])[None].to(self.device)
+        notes = found.notes
+        _, x, done = prepared(found, picture, self.invert)
+        x = x[None].to(self.device)
         with torch.inference_mode():
             chances = _tried(found.model, x)[0].softmax(0).cpu()
         best = chances.topk(min(self.top, len(chances)))
@@ -144,7 +136,22 @@ class Classify(UsesModel):
             {"class": notes["classes"][number], "probability": round(chance, 6)}
             for chance, number in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
-        return {"classes": classes, "done": done + more}
+        return {"classes": classes, "done": done}
+
+
+def prepared(found, picture, invert: bool = False):
+    """A picture as a kept model takes it: from 0 to 1, to be shown; as its input; and what was done to it."""
+    notes = {"mean": 0.0, "deviation": 1.0, "brightness": None, **found.notes}
+    missing = [name for name in ("classes", "channels", "size") if name not in notes]
+    if missing:
+        raise UsageError(f"{found}: was kept without its {', '.join(missing)}; see lab.keep")
+    shown, done = _channels(picture, notes["channels"])
+    shown, more = _fitted(shown.float() / 255, notes["size"])
+    brightness = float(shown.mean())
+    if notes["brightness"] is not None and abs(brightness - notes["brightness"]) > 0.35:
+        usual = f"{100 * notes['brightness']:.0f} % bright on average, this one {100 * brightness:.0f} %"
+        more.append(f"the pictures it knows are {usual}: perhaps --{'no-' * invert}invert")
+    return shown, (shown - notes["mean"]) / notes["deviation"], done + more
 
 
 def _channels(picture, wanted: int):
