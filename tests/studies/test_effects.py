@@ -129,8 +129,8 @@ def test_masked_autoencoders(small, tmp_path):
     found, result = look(small("masked-autoencoders"), tmp_path)
     taught, fresh = found["digits masked"], found["digits scratch"]
     assert taught["hidden"] < 0.6 and fresh["hidden"] > 0.9
-    assert taught["tuned"] > fresh["tuned"] + 10
-    assert taught["probe"] > fresh["probe"] - 3 and taught["probe"] > 50
+    assert taught["tuned"] > fresh["tuned"] + 12
+    assert taught["probe"] > fresh["probe"] + 3
     assert "masked: probe" in result.study.settings.verdict(result)
 
 
