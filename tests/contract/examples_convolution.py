@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from heedful.models import ConvNet, PlainNet, ResNet, UNet
-from heedful.nn import Conv1d, Conv2d, RelativeAttention, RelativeMaxPool
+from heedful.nn import Conv1d, Conv2d, RelativeAttention, RelativeAttention2d, RelativeMaxPool
 from heedful.nn.convolution import MODES
 
 from .example import Example
@@ -43,10 +43,23 @@ EXAMPLES = [
         sequence,
         (3, 5, 5),
     ),
+    Example(
+        "relative attention in the plane",
+        lambda: RelativeAttention2d(3, 5, 3, heads=2, stride=2, padding="full", mode="circular"),
+        images(8),
+        (3, 5, 5, 5),
+    ),
+    Example(
+        "relative attention in the plane, by content too",
+        lambda: RelativeAttention2d(3, 5, 3, heads=2, content=4),
+        images(6),
+        (3, 5, 6, 6),
+    ),
     Example("max-pooling by attention", lambda: RelativeMaxPool(3, padding=1), sequence, (3, 4, 3)),
     Example("softmax-pooling", lambda: RelativeMaxPool(3, beta=2.0), sequence, (3, 4, 3)),
     Example("Net1, circular", lambda: ConvNet.net1("circular"), images(32), (3, 2)),
     Example("Net2, valid", lambda: ConvNet.net2("valid"), images(32), (3, 2)),
+    Example("Net1 of attention", lambda: ConvNet.net1("same", layer="attention"), images(16), (3, 2)),
     Example("rotation net", lambda: ConvNet.rotation(size=16), images(16), (3, 10)),
     Example("ConvNet", lambda: ConvNet(3, 4, widths=[4, 8], mode="reflect"), images(8), (3, 4)),
     Example("ResNet", lambda: ResNet(8, widths=[4, 8, 16]), images(8), (3, 10)),

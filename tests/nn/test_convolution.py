@@ -14,11 +14,12 @@ from heedful.nn import (
     Conv1d,
     Conv2d,
     RelativeAttention,
+    RelativeAttention2d,
     RelativeMaxPool,
     convolution_from_relative_attention,
     relative_attention_from_convolution,
 )
-from heedful.nn.convolution import MODES
+from heedful.nn.convolution import MODES, pad
 
 double = torch.float64
 trials = pytest.mark.parametrize("trial", range(20))
@@ -222,6 +223,49 @@ def test_the_layer_is_attention(seed):
             a = torch.softmax(score + layer.table[head], -1)
             expected[:, i] += layer.weight[head] @ (window @ a)
     close(layer(x)[0], expected)
+
+
+@trials
+def test_attention_in_the_plane_is_attention(seed, trial):
+    """Against the formula, place by place; without content, or with a content of zeros, a convolution too."""
+    draw = random.Random(seed + trial)
+    inputs, outputs, kernel, heads = (draw.randint(1, 3) for _ in range(4))
+    content, stride = draw.choice([0, 2]), draw.randint(1, 2)
+    options = {"padding": draw.choice(["valid", "same", "full"]), "mode": draw.choice(list(MODES))}
+    layer = RelativeAttention2d(
+        inputs, outputs, kernel, heads=heads, content=content, stride=stride, **options
+    )
+    layer = layer.to(double)
+    x = torch.randn(2, inputs, 7, 6, dtype=double)
+    seen = pad(x, layer.pads, options["mode"])
+    found = layer(x)
+    for i in range(found.shape[2]):
+        for j in range(found.shape[3]):
+            window = seen[:, :, i * stride : i * stride + kernel, j * stride : j * stride + kernel].flatten(2)
+            expected = layer.bias.expand(2, outputs).clone()
+            for head in range(heads):
+                score = layer.table[head].expand(2, -1)
+                if content:
+                    query = window[:, :, kernel**2 // 2] @ layer.query[head].T
+                    score = score + torch.einsum("nd,ndm->nm", query, layer.key[head] @ window) / content**0.5
+                heard = torch.einsum("nm,ncm->nc", score.softmax(-1), window)
+                expected = expected + heard @ layer.weight[head].T
+            close(found[:, :, i, j], expected)
+    if content:
+        nn.init.zeros_(layer.query)
+        plain = RelativeAttention2d(inputs, outputs, kernel, heads=heads, stride=stride, **options).to(double)
+        plain.load_state_dict(
+            {name: t for name, t in layer.state_dict().items() if name not in ("query", "key")}
+        )
+        close(layer(x), plain(x))
+
+
+def test_attention_in_the_plane_says_what_it_takes():
+    layer = RelativeAttention2d(3, 4, 5, padding="valid")
+    with pytest.raises(ValueError, match=r"takes \(N, 3, H, W\)"):
+        layer(torch.zeros(1, 2, 8, 8))
+    with pytest.raises(ValueError, match="needs 5 places"):
+        layer(torch.zeros(1, 3, 4, 8))
 
 
 def test_content_is_no_convolution():

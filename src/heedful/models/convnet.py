@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from ..nn import Conv2d
+from ..nn import Conv2d, RelativeAttention2d
 from ..nn.checks import check_choice, check_count
 from .model import Model
 
 HEADS = ("max", "mean", "flatten")
+LAYERS = ("convolution", "attention")
 
 # The paddings the study compares: how far a 3 × 3 kernel looks past the edge, and what it sees there.
 PADDINGS: dict[str, dict[str, Any]] = {
@@ -35,6 +36,8 @@ class ConvNet(Model):
         hidden: width of a linear layer before the last, if there is to be one; `hidden_relu` puts a ReLU
             behind it.
         size: height and width of the images, or one number for both; only "flatten" needs it.
+        layer: "attention" puts relative attention over the same places, in four heads that compare eight
+            features, where the convolutions are.
 
     `ConvNet.net1`, `ConvNet.net2` and `ConvNet.rotation` are the nets of the studies.
 
@@ -62,8 +65,10 @@ class ConvNet(Model):
         hidden: int | None = None,
         hidden_relu: bool = True,
         size: int | Sequence[int] | None = None,
+        layer: Literal["convolution", "attention"] = "convolution",
     ):
         super().__init__()
+        check_choice("ConvNet", "layer", layer, LAYERS)
         check_count("ConvNet", channels=channels, classes=classes, widths=len(widths))
         check_choice("ConvNet", "head", head, HEADS)
         strides = [strides] * len(widths) if isinstance(strides, int) else list(strides)
@@ -73,7 +78,12 @@ class ConvNet(Model):
         self.features = nn.Sequential()
         for inputs, outputs, stride in zip([channels, *widths], widths, strides, strict=False):
             options: Any = {"stride": stride, "padding": padding, "mode": mode, "bias": bias}
-            self.features.append(Conv2d(inputs, outputs, kernel, **options))
+            if layer == "attention":
+                self.features.append(
+                    RelativeAttention2d(inputs, outputs, kernel, heads=4, content=8, **options)
+                )
+            else:
+                self.features.append(Conv2d(inputs, outputs, kernel, **options))
             self.features.append(nn.ReLU())
             if halve:
                 self.features.append(nn.MaxPool2d(2))
@@ -86,14 +96,14 @@ class ConvNet(Model):
         self.head.append(nn.Linear(width if hidden is None else hidden, classes))
 
     @classmethod
-    def net1(cls, padding: str = "same") -> ConvNet:
+    def net1(cls, padding: str = "same", **options: Any) -> ConvNet:
         """Convolutions, then the maximum over all places: it can know position only through the padding."""
-        return cls._study(padding, head="max")
+        return cls._study(padding, head="max", **options)
 
     @classmethod
-    def net2(cls, padding: str = "same") -> ConvNet:
+    def net2(cls, padding: str = "same", **options: Any) -> ConvNet:
         """Convolutions, then all places side by side: it knows position anyway."""
-        return cls._study(padding, head="flatten", hidden=64, hidden_relu=False, size=32)
+        return cls._study(padding, head="flatten", hidden=64, hidden_relu=False, size=32, **options)
 
     @classmethod
     def _study(cls, padding: str, **options) -> ConvNet:
@@ -130,6 +140,9 @@ class ConvNet(Model):
                 if isinstance(layer, Conv2d):
                     inner = extent[side] + sum(layer.pads[side]) - layer.kernel_size[side]
                     extent[side] = inner // layer.stride[side] + 1
+                elif isinstance(layer, RelativeAttention2d):
+                    inner = extent[side] + sum(layer.pads[side]) - layer.kernel
+                    extent[side] = inner // layer.stride + 1
                 elif isinstance(layer, nn.MaxPool2d):
                     extent[side] //= 2
             if min(extent) < 1:

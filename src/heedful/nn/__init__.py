@@ -28,6 +28,7 @@ from .relative_convolution import (
     convolution_from_relative_attention,
     relative_attention_from_convolution,
 )
+from .relative_plane import RelativeAttention2d
 from .transformer import FeedForward, TransformerBlock
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "PatchEmbed",
     "RMSNorm",
     "RelativeAttention",
+    "RelativeAttention2d",
     "RelativeMaxPool",
     "RelativePosition",
     "SinusoidalPositions",

@@ -44,10 +44,12 @@ class Padding(Trained):
     batch: int = 200
     train: int = 2000
     clean: bool = False  # draws a real validation set, instead of the first training images once more
+    layer: Literal["convolution", "attention"] = "convolution"  # relative attention over the same places
+    shifts: int = 1  # pixels between the heights the images are moved to at the end
 
     axes = ("net", "padding")
     quick = {
-        "epochs": 10, "train": 500, "batch": 25,
+        "epochs": 10, "train": 500, "batch": 25, "shifts": 4,
         "axes": {"net": ["Net1"], "padding": ["valid", "full"]},
     }  # fmt: skip
     seeds = {"quick": 2, "full": 10}
@@ -85,7 +87,7 @@ class Padding(Trained):
         (x, y), (val, val_labels), (test, test_labels) = _images(self.train, self.clean, str(device))
 
         def model():
-            made = {"Net1": ConvNet.net1, "Net2": ConvNet.net2}[self.net](self.padding)
+            made = {"Net1": ConvNet.net1, "Net2": ConvNet.net2}[self.net](self.padding, layer=self.layer)
             return made.to(device, memory_format=torch.channels_last)
 
         def loss(model, batch):
@@ -99,7 +101,9 @@ class Padding(Trained):
 
         def after(model):
             found = {"test": 100 * accuracy(model, test, test_labels)}
-            for (down, _), share in shift_map(model, val, val_labels, down=range(-16, 17, 4)).items():
+            for (down, _), share in shift_map(
+                model, val[:500], val_labels[:500], down=range(-16, 17, self.shifts)
+            ).items():
                 found[f"moved {down:+d}"] = 100 * share
             return found
 
@@ -139,12 +143,15 @@ class Padding(Trained):
         for axis, net in zip(axes[0], nets, strict=True):
             shown = [(key, chosen) for key, chosen in result.run.variants if chosen["net"] == net]
             for colour, (key, chosen) in zip(COLOURS, shown, strict=False):
-                moves = range(-16, 17, 4)
-                means = [result.summary(key, f"moved {down:+d}") for down in moves]
-                if None in means:
-                    continue
+                moved = {down: result.summary(key, f"moved {down:+d}") for down in range(-16, 17)}
+                means = {down: summary.mean for down, summary in moved.items() if summary is not None}
                 axis.plot(
-                    moves, [m.mean for m in means], "o-", color=colour, label=chosen["padding"], markersize=4
+                    list(means),
+                    list(means.values()),
+                    "o-",
+                    color=colour,
+                    label=chosen["padding"],
+                    markersize=3,
                 )
             axis.set_title(net, loc="left", fontsize=10)
             axis.set_xlabel("images moved down by, pixels")
