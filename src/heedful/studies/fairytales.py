@@ -166,8 +166,13 @@ class Fairytales:
 
     @staticmethod
     def remarks(result):
-        """What it wrote."""
+        """The loss beside every step of the public log, and what was written."""
         said = []
+        for key, chosen, label in result.variants():
+            ours = {step: result.summary(key, f"step {step}") for step in LOG}
+            steps = [f"{step}: {ours[step].mean:.3f} ({LOG[step]})" for step in LOG if ours[step] is not None]
+            if steps and (chosen["text"], chosen["tokens"]) == ("fairytales", "characters"):
+                said.append(f"{label}, loss at step (public log of mini): {', '.join(steps)}")
         for trial in result.trials:
             path = trial.folder / "samples.json"
             if trial.seed == min(result.run.seeds) and path.is_file():
@@ -207,7 +212,11 @@ class Fairytales:
         if any(key == ("fairytales", "characters") for key in _texts(result)):
             shown = {step: value for step, value in LOG.items() if step <= longest}
             loss.plot(
-                [s + 1 for s in shown], list(shown.values()), "kD", markerfacecolor="none", label="public log"
+                [s + 1 for s in shown],
+                list(shown.values()),
+                "kD",
+                markerfacecolor="none",
+                label="public log (mini)",
             )
         for style, name in (("-", "training"), ("--", "pages unread")):
             loss.plot([], [], style, color="gray", label=name)
