@@ -25,7 +25,7 @@ SHOWN = 6
 @study(
     "masked-autoencoders",
     "Does a ViT that fills in hidden patches learn what labels need?",
-    source="University of Toronto CSC413, masked autoencoders; He et al., CVPR 2022",
+    source="University of California, EECS 182, 2023, homework 7, 1; He et al., CVPR 2022",
     cost={"quick": "12 s", "full": "15 min on a GPU"},
 )
 @dataclass
