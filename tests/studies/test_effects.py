@@ -156,14 +156,16 @@ def test_unet(small, tmp_path):
     assert "with skips" in result.study.settings.verdict(result)
 
 
-def test_fairytales(tmp_path):
+def test_fairytales(small, tmp_path):
     """Two pages, read until it recites them: on pages unread it gets worse, and what it writes is copied."""
-    found, result = run("fairytales", tmp_path, seeds=3)
+    found, result = look(small("fairytales"), tmp_path)
+    more = []
     for trial in result.trials:
         told, copies = trial.results, result.store.curves(trial)["copied, pages read"]
         assert told["train"] < told["unigram"] - 1.5
         assert told["unread"] > told["unread, lowest"] + 0.5
-        assert copies[-1][1] > copies[0][1] + 2
+        more.append(copies[-1][1] - copies[0][1])
+    assert sum(more) / len(more) > 3  # than early on
     found = found["python-docs characters nano"]
     assert found["copied"] > found["copied author"] + 4
     assert "copies" in result.study.settings.verdict(result) and len(result.remarks()) == 4
