@@ -92,6 +92,7 @@ SMALL = {
     "cora": ({"epochs": 40}, 1),
     "degradation": ({"epochs": 6}, 1),
     "extrapolation": ({"steps": 350}, 1),
+    "fairytales": ({}, 3),
     "masked-autoencoders": ({}, 2),
     "memory": ({"lag": 50, "steps": 200}, 1),
     "noise": ({"epochs": 30}, 1),

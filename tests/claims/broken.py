@@ -120,6 +120,16 @@ def hears_alike():
     return table(("model", "added"), rows)
 
 
+def writes_its_own():
+    rows = {("python-docs", "characters", "nano"): {"copied": 8.0, "copied author": 8.0}}
+    return table(("text", "tokens", "size"), rows)
+
+
+def vits_alike():
+    rows = {(net, 100): {"test": 90.0} for net in ("vit", "vit, relu", "vit, sinusoidal")}
+    return table(("net", "share"), rows)
+
+
 def all_remember():
     rows = {(model, 50): {"test": 100.0} for model in ("rnn", "lstm", "transformer")}
     return table(("model", "lag"), rows)
@@ -304,7 +314,7 @@ BROKEN = {
     "C2.5": {"layer": RankOne},
     "C2.6": {"encoder": ordered_encoder},
     "C2.7": {"results": extrapolates_alike()},
-    "C2.8": {"model": lambda seed: Babbler()},
+    "C2.8": {"model": lambda seed: Babbler(), "results": writes_its_own()},
     "C2.9": {"strategy": "reference"},
     "C2.10": {"model": lambda seed: Babbler()},
     "C3.1": {"what": "walks"},
@@ -341,7 +351,7 @@ BROKEN = {
     "E1.9": {"make": ItsOwn},
     "E1.10": {"norm": Unnormed},
     "E1.11": {"convolution": lambda embed, images: a4.convolved(embed, images.flip(-1))},
-    "E1.12": {"vit": ("gelu", "post"), "train": lambda seed, *options: (None, 90.0)},
+    "E1.12": {"vit": ("gelu", "post"), "results": vits_alike()},
 }
 
 # Where breaking makes the text right, the verdict must become "holds".

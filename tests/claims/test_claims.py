@@ -35,10 +35,12 @@ STUDIES = {
     "C1.6": "rotation",
     "C1.7": "rotation",
     "C2.7": "extrapolation",
+    "C2.8": "fairytales",
     "C3.6": "noise",
     "D3.2": "cora",
     "D4.1": "unet",
     "E1.8": "memory",
+    "E1.12": "vit",
 }
 
 

@@ -116,7 +116,16 @@ def longest_copy(text: str, book: str) -> int:
     "The small language model parrots its corpus.",
     stated="it repeats its training text",
 )
-def parroting(draw, *, model=parrot):
+def parroting(draw, *, model=parrot, results=None):
+    if draw.first:
+        study = judged("fairytales", draw.runs) if results is None else results
+        of = study.of()()
+        yield note("judged", study.about)
+        yield at_least(
+            "longest stretch copied by the model over that of the author's own unread pages",
+            of("copied") / of("copied author"),
+            1.3,
+        )
     bird = model(draw.seed)
     known, strange = bird.prompts("book"), bird.prompts("other")
     from_book, elsewhere = bird.write(known, temperature=0), bird.write(strange, temperature=0)
@@ -128,7 +137,7 @@ def parroting(draw, *, model=parrot):
     }
     unread = [bird.other[i * 500 : i * 500 + 24] for i in range(30)]
     chance = max(1.0, sum(longest_copy(t, bird.book) for t in unread) / len(unread))
-    yield note("judged", "a direct measurement: two layers, a page of 400 letters")
+    yield note("judged too", "a direct measurement: two layers, a page of 400 letters")
     yield at_least("prompts from the page: share continued to the letter for 24 letters", rate, 0.3)
     yield at_least("prompts from the page: longest stretch copied, of 24", copied["book"], 14)
     yield at_least(
