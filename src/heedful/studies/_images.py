@@ -53,8 +53,11 @@ def images(name: str, device: str, mean: float = 0.5, deviation: float = 0.25) -
     return Images(shown[0], sets.train.labels.to(device), shown[1], sets.test.labels.to(device), notes)
 
 
-def moved(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Four pixels around, a crop anywhere, half of them mirrored: as the ResNet paper trains."""
+def moved(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Four pixels around, a crop anywhere, half of them mirrored: as the ResNet paper trains.
+
+    Without a generator it draws from torch's own, which checkpoints remember.
+    """
     size = images.shape[-1]
     padded = F.pad(images, (4, 4, 4, 4))
     down, right = torch.randint(9, (2,), generator=generator).tolist()

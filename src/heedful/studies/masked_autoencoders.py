@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +16,7 @@ from ..lab.figures import COLOURS, canvas, mean_curve, picture, saved
 from ..models import MaskedAutoencoder
 from ..nn import patchify, unpatchify
 from ..probes import accuracy, linear_probe
-from ..training import Batches, train
+from ..training import Batches, Checkpoint, train
 from ._images import images, moved
 from .vit import PATCH, warm_cosine
 
@@ -87,7 +88,8 @@ class MaskedAutoencoders:
         sets = images(self.dataset, str(lab.device))
         torch.manual_seed(seed)
         model = self.model(sets.notes).to(lab.device)
-        generator = torch.Generator().manual_seed(seed)
+        order = torch.randperm(len(sets.x), generator=torch.Generator().manual_seed(seed))
+        some = order[: self.labels].to(lab.device)
         photographs = "cifar" in self.dataset
 
         def fit(model: nn.Module, loss, feed: Batches, epochs: int, rate: float, prefix: str, **options):
@@ -100,8 +102,9 @@ class MaskedAutoencoders:
                 optimizer,
                 epochs=epochs,
                 schedule=torch.optim.lr_scheduler.LambdaLR(optimizer, warm_cosine(steps)),
+                checkpoint=Checkpoint(lab.folder / prefix, seconds=60),
                 progress=False,
-                store=_Named(lab, prefix),
+                store=_Named(lab, f"{prefix}, "),
                 **options,
             )
 
@@ -109,35 +112,38 @@ class MaskedAutoencoders:
             feed = Batches(sets.x, size=self.batch, seed=seed)
             fit(
                 model,
-                lambda model, x: model.loss(moved(x, generator) if photographs else x),
+                lambda model, x: model.loss(moved(x) if photographs else x),
                 feed,
                 self.epochs,
                 self.rate,
-                "filling in, ",
+                "filling",
             )
         model.eval()
-        found = {"hidden": _hidden(model, sets.test), "probe": 100 * self._probe(model, sets)}
+        x, y = sets.x[some], sets.y[some]
+        probe = linear_probe(_features(model, x), y, _features(model, sets.test), sets.truth)
+        found = {"probe": 100 * probe, "hidden": _hidden(model, sets.test)}
         seen = sets.test[:SHOWN]
         lab.save("filled.safetensors", {name: sets.pixels(x) for name, x in filled(model, seen).items()})
 
-        some = torch.randperm(len(sets.x), generator=generator)[: self.labels].to(lab.device)
         classifier = model.classifier(sets.classes)
 
         def loss(model, batch):
             x, y = batch
-            logits = model(moved(x, generator) if photographs else x)
+            logits = model(moved(x) if photographs else x)
             return F.cross_entropy(logits, y)
 
         fit(
             classifier,
             loss,
-            Batches(sets.x[some], sets.y[some], size=min(self.batch, len(some)), seed=seed),
+            Batches(x, y, size=min(self.batch, len(some)), seed=seed),
             self.tune_epochs,
             self.tune_rate,
-            "labels, ",
+            "labels",
             evaluate=lambda model: {"accuracy": 100 * accuracy(model, sets.test, sets.truth)},
         )
         lab.keep(classifier, use="classes", **sets.notes)
+        for name in ("filling", "labels"):
+            shutil.rmtree(lab.folder / name, ignore_errors=True)
         return {**found, "tuned": 100 * accuracy(classifier, sets.test, sets.truth)}
 
     def model(self, notes: dict) -> MaskedAutoencoder:
@@ -153,13 +159,6 @@ class MaskedAutoencoders:
             decoder_dim=self.dim // 2,
             masked=self.masked,
             normalize=self.normalize,
-        )
-
-    def _probe(self, model: MaskedAutoencoder, sets) -> float:
-        """On as many labels as the tuning has."""
-        count = len(sets.x) if self.labels is None else self.labels
-        return linear_probe(
-            _features(model, sets.x[:count]), sets.y[:count], _features(model, sets.test), sets.truth
         )
 
     @staticmethod

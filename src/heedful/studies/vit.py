@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,7 @@ from ..lab import study
 from ..lab.figures import COLOURS, canvas, picture, saved
 from ..models import ConvNet, ViT
 from ..probes import accuracy, attention_distance, attention_rollout
-from ..training import Batches, train
+from ..training import Batches, Checkpoint, train
 from ._images import images, moved
 
 PATCH = {"digits": 2, "mnist": 4, "cifar10-10k": 4, "cifar10": 4}
@@ -70,8 +71,8 @@ class VisionTransformer:
 
     def run(self, seed, lab):
         sets = images(self.dataset, str(lab.device))
-        generator = torch.Generator().manual_seed(seed)
-        some = torch.randperm(len(sets.x), generator=generator)[: len(sets.x) * self.share // 100]
+        order = torch.randperm(len(sets.x), generator=torch.Generator().manual_seed(seed))
+        some = order[: len(sets.x) * self.share // 100]
         x, y = sets.x[some.to(lab.device)], sets.y[some.to(lab.device)]
         torch.manual_seed(seed)
         model = self.model(sets.notes).to(lab.device)
@@ -80,7 +81,7 @@ class VisionTransformer:
 
         def loss(model, batch):
             x, y = batch
-            logits = model(moved(x, generator) if "cifar" in self.dataset else x)
+            logits = model(moved(x) if "cifar" in self.dataset else x)
             return F.cross_entropy(logits, y), {"accuracy": (logits.argmax(1) == y).float().mean()}
 
         steps = self.epochs * math.ceil(len(sets.x) / self.batch)
@@ -92,9 +93,11 @@ class VisionTransformer:
             optimizer,
             steps=steps,
             schedule=torch.optim.lr_scheduler.LambdaLR(optimizer, warm_cosine(steps)),
+            checkpoint=Checkpoint(lab.folder / "training", seconds=60),
             progress=False,
             store=lab,
         )
+        shutil.rmtree(lab.folder / "training")
         lab.keep(model, use="classes", **sets.notes)
         if isinstance(model, ViT):
             _log_distances(model, sets.test[:100], lab, "head")
@@ -166,7 +169,8 @@ class VisionTransformer:
         many.minorticks_off()
         many.set_xlabel("of the training images, in as many steps")
         many.set_ylabel("accuracy on test images, %")
-        many.legend(frameon=False, fontsize=9)
+        if many.lines:
+            many.legend(frameon=False, fontsize=9)
         whole = [(key, chosen["net"]) for key, chosen, _ in variants if chosen["share"] == 100]
         for place, (key, _) in enumerate(whole):
             values = list(result.values(key, "test").values())
