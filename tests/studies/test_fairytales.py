@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -190,3 +192,11 @@ def test_on_a_gpu_steps_are_recorded(tmp_path):
     curves = result.store.curves(trial)
     assert curves["loss"][-1][1] < curves["loss"][0][1] - 1
     assert len({value for _, value in curves["unread"]}) == 4  # each look is at new weights
+
+
+def test_the_page_s_python_runs(tmp_path, monkeypatch, capsys):
+    page = (Path(__file__).parents[2] / "docs/fairytales.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```python\n(.*?)^```", page, re.S | re.M)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "docs/fairytales.md", "exec", dont_inherit=True), {"__name__": "page"})
+    assert re.search(r"'The list is.* copies \d+ characters: ", capsys.readouterr().out)
