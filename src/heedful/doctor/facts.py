@@ -43,6 +43,7 @@ class Seen:
     """An optimizer and how the loop uses it."""
 
     optimizer: Optimizer
+    name: str = ""  # its author's name for it
     built: Site = ("", 0)
     steps: int = 0
     order: str = ""  # since the last step: F forward, B backward, Z cleared, C clipped, T scheduler
@@ -72,6 +73,8 @@ class Calls:
     """How a model of the run was called."""
 
     model: nn.Module
+    name: str = ""  # its author's name for it, where it is trained
+    pass_name: str = ""  # and where it is evaluated
     training_steps: int = 0
     training_in_eval: int = 0
     passes: int = 0  # without gradients
@@ -121,6 +124,7 @@ class Facts:
     layers: dict[str, Layer] = field(default_factory=dict)
     saturated: float | None = None
     entropies: dict[str, list[tuple[int, list[float], int]]] = field(default_factory=dict)
+    widths: dict[str, float] = field(default_factory=dict)  # deviation of attention's first scores
     normalisers: dict[str, tuple[float, bool]] = field(default_factory=dict)
     labels: list[Counter] = field(default_factory=list)
     classes: int | None = None

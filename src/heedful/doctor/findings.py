@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .kinds import KINDS, Kind, Severity
@@ -35,13 +35,15 @@ class Finding:
     patch: str = ""
     proof: str = ""
     consequences: list[str] = field(default_factory=list)
+    subject: Any = field(default=None, repr=False, compare=False)  # what it is about, while the run is here
 
     @property
     def kind(self) -> Kind:
         return KINDS[self.name]
 
     def to_dict(self) -> dict[str, Any]:
-        found = asdict(self)
+        found = asdict(replace(self, subject=None))
+        del found["subject"]
         number = self.measured
         found["measured"] = number if number is None or math.isfinite(number) else str(number)
         found["healthy"] = self.kind.healthy

@@ -53,6 +53,9 @@ def diagnose(
             except NotRun as error:
                 found.proof = f"not proved: the patched copy could not be run ({error})"
                 continue
+            if found.name in after:
+                found.patch = ""  # what does not help is not shown
+                continue
             told = proof(found.name, report, after)
             found.proof = f"{told}. {found.proof[0].upper()}{found.proof[1:]}" if found.proof else told
     return report
@@ -61,8 +64,6 @@ def diagnose(
 def proof(name: str, before: Report, after: Report) -> str:
     """What the patch changed, in numbers."""
     one, other = before[name].measured, after.measured.get(name)
-    if name in after:
-        return f"not proved: with the patch it is still there ({after[name].measured:.3g})"
     said = [
         f"with the patch it is gone: {one:.3g} → {other:.3g}"
         if other is not None and one is not None

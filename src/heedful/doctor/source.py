@@ -54,6 +54,24 @@ def caller() -> tuple[str, int]:
     return nearest or ("", 0)
 
 
+def variable(thing: object) -> str:
+    """What the nearest frame in no library calls a thing: `model`, `self.model`; "" where it has no name."""
+    frame = sys._getframe(1)
+    while frame is not None and _KINDS.get(frame.f_code.co_filename) != "theirs":
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None:
+        return ""
+    for scope in (frame.f_locals, frame.f_globals):
+        for name, entry in list(scope.items()):
+            if entry is thing and not name.startswith("_"):
+                return name
+    inner = frame.f_locals.get("self")
+    if inner is thing:
+        return "self"
+    held = {**getattr(inner, "__dict__", {}), **getattr(inner, "_modules", {})}
+    return next((f"self.{name}" for name, entry in held.items() if entry is thing), "")
+
+
 def in_library(name: str) -> bool:
     """Whether a function of this name is running above us."""
     frame = sys._getframe(1)
@@ -168,6 +186,26 @@ class Source:
         gone = line - 1 + (line - 1 >= at)
         del lines[gone]
         return self.checked("".join(lines))
+
+    def move_behind(self, line: int, statement: ast.stmt) -> str:
+        """The statement of a line put behind another one, of the same depth, that comes later."""
+        moved = self.statement(line)
+        if moved is None or moved.lineno != line or self.indent(line) != self.indent(statement.lineno):
+            return ""
+        begin, end, to = line - 1, moved.end_lineno or line, statement.end_lineno or 0
+        if to <= end:
+            return ""
+        parts = [*self.lines[:begin], *self.lines[end:to], *self.lines[begin:end], *self.lines[to:]]
+        return self.checked("".join(part if part.endswith("\n") else part + "\n" for part in parts))
+
+    def without_block(self, block: ast.With) -> str:
+        """The body of a `with` alone, one level out."""
+        indent, first = len(self.indent(block.lineno)), block.body[0].lineno
+        deep = len(self.indent(first)) - indent
+        body = [line[deep:] if line.strip() else line for line in self.lines[first - 1 : block.end_lineno]]
+        return self.checked(
+            "".join([*self.lines[: block.lineno - 1], *body, *self.lines[block.end_lineno :]])
+        )
 
     def replace(self, node: ast.AST, code: str) -> str:
         """The text with one expression written anew."""

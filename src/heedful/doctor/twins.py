@@ -128,11 +128,12 @@ def with_relu(model: nn.Module) -> nn.Module | None:
     return again(twin) if places else None
 
 
-def with_skips(model: nn.Module, batch: Batch, length: int = 2) -> nn.Module | None:
-    """A twin with skips around every `length` weighted layers whose input and output have one shape."""
+def with_skips(model: nn.Module, batch: Batch, length: int = 2) -> tuple[nn.Module | None, list]:
+    """A twin with skips around every `length` weighted layers of one shape, and the names of their ends."""
     twin = copied(model)
     if twin is None:
-        return None
+        return None, []
+    names = {id(module): name for name, module in twin.named_modules()}
     order: list[tuple[nn.Module, tuple, tuple]] = []
     handles = []
 
@@ -149,9 +150,10 @@ def with_skips(model: nn.Module, batch: Batch, length: int = 2) -> nn.Module | N
     if len({id(module) for module, _, _ in order if isinstance(module, _WEIGHTED)}) < len(
         [1 for module, _, _ in order if isinstance(module, _WEIGHTED)]
     ):
-        return None  # a layer that runs twice has no place of its own
+        return None, []  # a layer that runs twice has no place of its own
     places = [place for place, (module, _, _) in enumerate(order) if isinstance(module, _WEIGHTED)]
-    made, at = 0, 0
+    made: list[tuple[str, str]] = []
+    at = 0
     while at < len(places):
         begin = places[at]
         shape = order[begin][1]
@@ -166,9 +168,9 @@ def with_skips(model: nn.Module, batch: Batch, length: int = 2) -> nn.Module | N
                 break
             end += 1
         _skip(order[begin][0], order[end][0])
-        made += 1
+        made.append((names[id(order[begin][0])], names[id(order[end][0])]))
         at += length
-    return twin if made else None
+    return (twin, made) if made else (None, [])
 
 
 def _skip(begin: nn.Module, end: nn.Module) -> None:

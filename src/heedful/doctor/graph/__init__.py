@@ -3,7 +3,7 @@
 Nodes keep what their backward pass needs (`_saved_…`): a stranger's code is understood without hooks.
 """
 
-from .activations import attentions, entropy, normalisers, relus, saturations
+from .activations import attentions, entropy, normalisers, relus, saturations, spread
 from .losses import MEAN, Loss, broadcast, mixed_view, softmax_before, take_apart
 from .nodes import first_tensor, nearest, units_axis, walk
 from .objective import Objective, objective
@@ -23,6 +23,7 @@ __all__ = [
     "relus",
     "saturations",
     "softmax_before",
+    "spread",
     "take_apart",
     "units_axis",
     "walk",

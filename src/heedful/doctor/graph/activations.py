@@ -66,6 +66,21 @@ def attentions(nodes: list) -> Iterator[tuple[Any, Tensor]]:
             yield node, scores.softmax(-1).nan_to_num(0.0)
 
 
+def spread(node) -> float | None:
+    """The deviation of the scores a softmax was taken of, computed again from queries and keys."""
+    for _ in range(8):
+        behind = inputs(node)
+        if not behind:
+            return None
+        node = behind[0]
+        if node.name() == "BmmBackward0":
+            left, right = saved(node, "self"), saved(node, "mat2")
+            if isinstance(left, Tensor) and isinstance(right, Tensor):
+                return float((left.detach()[:8].float() @ right.detach()[:8].float()).std())
+            return None
+    return None
+
+
 def entropy(weights: Tensor) -> Tensor | None:
     """Entropy of attention over that of as many equal weights, one number a head."""
     weights = weights.float()

@@ -23,9 +23,11 @@ def not_finite(facts):
         "weight": f"the weights of {where} overflowed first",
         "input": "the input is not finite",
         "loss": "the model's output is finite, the loss is not",
+        "size": "the model's output is finite, and too large for the loss",
     }.get(facts.bad_kind, f"{where} is the first module to put out something not finite")
     cause = {
         "weight": "A step far too large: lower the learning rate, or clip gradients.",
+        "size": "A step far too large: lower the learning rate, or scale the data.",
         "input": "The data holds nan or inf.",
         "loss": "The loss takes a logarithm or a root of zero, or divides by zero.",
     }.get(

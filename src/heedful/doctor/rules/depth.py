@@ -30,7 +30,7 @@ def _trained_with_skips(facts: Facts, calls: Calls, initial: nn.Module, batch: B
         alone(facts),
         [b for b in facts.batches if b.model is calls.model and b.objective is not None],
     )
-    twin = twins.with_skips(initial, batch)
+    twin, _ = twins.with_skips(initial, batch)
     if seen is None or seen.closure or not batches or twin is None:
         return ""
     plain, other = (
@@ -57,11 +57,11 @@ def depth(facts: Facts, initial: nn.Module, batch: Batch) -> Iterable[Finding]:
     healed = []
     anew = twins.again(initial)
     first = twins.flow(anew, batch).ratio if anew is not None else math.nan
-    skips = twins.with_skips(initial, batch)
+    skips, places = twins.with_skips(initial, batch)
     second = twins.flow(skips, batch).ratio if skips is not None else math.nan
     both = math.nan
     if anew is not None and not (_sound(first) or _sound(second)):
-        twin = twins.with_skips(anew, batch)
+        twin, _ = twins.with_skips(anew, batch)
         both = twins.flow(twin, batch).ratio if twin is not None else math.nan
     straight = twins.with_relu(initial)
     third = twins.flow(straight, batch).ratio if straight is not None else math.nan
@@ -94,6 +94,7 @@ def depth(facts: Facts, initial: nn.Module, batch: Batch) -> Iterable[Finding]:
         f"over {seen.depth} layers the gradient changes by a factor of {ratio:.2g} from the last to the "
         f"first",
         where=f"{seen.names[0]} … {seen.names[-1]}",
+        subject=places if fix == "skips" else None,
         cause=cause,
         proof=f"the same model and batch: {ratio:.2g}; {'; '.join(healed)} (change {fix})" if healed else "",
     )

@@ -26,7 +26,10 @@ def updates(facts):
         learns = values and median(values[-max(3, len(values) // 4) :]) < 0.9 * values[0]
         if ratio > 0.3 and not learns:
             yield finding(
-                "update-too-large", ratio, f"a step changes weights by {ratio:.2g} of their size (median)"
+                "update-too-large",
+                ratio,
+                f"a step changes weights by {ratio:.2g} of their size (median)",
+                subject=seen,
             )
 
 

@@ -28,6 +28,7 @@ def gradients_not_cleared(facts):
                 f"already; "
                 f"it was {residual:.3g} times the new one",
                 where=type(seen.optimizer).__name__,
+                subject=seen,
             )
 
 
@@ -48,6 +49,7 @@ def order_of_the_loop(facts):
                     share,
                     f"{count} of {seen.judged} steps {words}",
                     where=type(seen.optimizer).__name__,
+                    subject=seen,
                 )
         facts.measured["scheduler-before-optimizer"] = float(seen.schedule_early)
         if seen.schedule_early and seen.steps:
@@ -55,12 +57,14 @@ def order_of_the_loop(facts):
                 "scheduler-before-optimizer",
                 seen.schedule_early,
                 f"{seen.schedule_early} scheduler steps came before the optimizer step they belong to",
+                subject=seen,
             )
         if seen.clips_late >= 2 and seen.clips_late >= 0.9 * (seen.clips - 1):
             yield finding(
                 "clip-after-step",
                 seen.clips_late / seen.clips,
                 f"{seen.clips_late} of {seen.clips} clippings came after the step",
+                subject=seen,
             )
         facts.measured["clip-after-step"] = seen.clips_late / max(1, seen.clips)
         factors = [factor for factor in seen.clips_scaled if factor != 1]
@@ -70,6 +74,7 @@ def order_of_the_loop(facts):
                 "clip-of-scaled-gradients",
                 median(factors),
                 f"{len(factors)} of {seen.clips} clippings saw gradients multiplied by {median(factors):g}",
+                subject=seen,
             )
 
 
@@ -87,9 +92,9 @@ def accumulation(facts):
         severity = "warning" if adaptive and not seen.clips else "serious"
         said = f"{pieces} backward passes a step give {ratio:.3g} times the gradient of one batch of all"
         if ratio > 1.5:
-            yield finding("accumulation-not-divided", ratio, said, severity=severity)
+            yield finding("accumulation-not-divided", ratio, said, severity=severity, subject=seen)
         elif ratio < 1 / 1.5:
-            yield finding("accumulation-divided-twice", ratio, said, severity=severity)
+            yield finding("accumulation-divided-twice", ratio, said, severity=severity, subject=seen)
 
 
 @rule("normal")

@@ -8,7 +8,7 @@ from torch import nn
 from .. import graph
 from ..copies import copied
 from ..facts import Calls
-from ..source import caller, in_library
+from ..source import caller, in_library, variable
 from .listening import Listener, guarded
 from .samples import continuous, detached, fingerprints, first_input
 
@@ -119,6 +119,7 @@ class Forward(Listener):
             self.watch.cycle.calls.append(kept)
         if self.watch.looking or found.site == ("", 0):
             found.site = caller()
+            found.name = found.name or variable(found.model)
 
     def _evaluated(self, found: Calls, record) -> None:
         if in_library("update_bn"):
@@ -130,6 +131,7 @@ class Forward(Listener):
         if found.model.training and self.sensitive(found.model):
             found.passes_in_train += 1
             found.pass_site = caller()
+            found.pass_name = found.pass_name or variable(found.model)
         x = first_input(record["arguments"], record["options"])
         rows = fingerprints(x)
         if rows is not None and x is not None and len(self.facts.evaluated) < 4096:

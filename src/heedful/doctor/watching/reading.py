@@ -36,7 +36,9 @@ class Reading(Listener):
                 facts.bad_module, facts.bad_kind = "the input", "input"
                 return
             if finite(record["output"]):
-                facts.bad_module, facts.bad_kind = "the loss", "loss"
+                tensor, _ = graph.first_tensor(record["output"])
+                huge = tensor is not None and float(tensor.abs().max()) > 1e10
+                facts.bad_module, facts.bad_kind = "the loss", "size" if huge else "loss"
                 return
             model = copied(record["calls"].model)
             if model is None:
@@ -130,6 +132,8 @@ class Reading(Listener):
             heads = graph.entropy(weights)
             if heads is not None:
                 where = f"{place}: {graph.nearest(node, facts.names)}"
+                if where not in facts.entropies:
+                    facts.widths[where.partition(": ")[2]] = graph.spread(node) or 0.0
                 facts.entropies.setdefault(where, []).append((facts.steps, heads.tolist(), weights.shape[-1]))
         for place, (node, bottom) in enumerate(graph.normalisers(nodes)):
             size = bottom.abs()

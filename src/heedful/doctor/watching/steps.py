@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..facts import Seen
-from ..source import caller, in_library
+from ..source import caller, in_library, variable
 from .listening import Enough, Listener, guarded
 
 
@@ -96,6 +96,7 @@ class Steps(Listener):
     def _before_step(self, optimizer, arguments, options):
         seen = self.watch.seen(optimizer)
         seen.step_site = caller()
+        seen.name = seen.name or variable(optimizer)
         closure = (
             options.get("closure") if "closure" in options else (arguments[1] if len(arguments) > 1 else None)
         )
