@@ -123,11 +123,11 @@ class Fairytales:
         starts = torch.arange(0, len(unread) - self.block, max(1, self.block // 4), device=lab.device)
         windows = unread[starts[:256, None] + torch.arange(self.block + 1, device=lab.device)]
         loss = torch.compile(model.loss, dynamic=False) if self.compiled else model.loss
-        keeper = _Keeper(lab, book, self._notes(book))
+        keeper = _Keeper(lab, book, self._notes(book), steps)
         history = train(
             model,
             lambda model, batch: loss(*batch),
-            Windows(read, length=self.block, size=self.batch, seed=seed),
+            Windows(read, length=self.block, size=self.batch, seed=seed, drop_last=True),
             torch.optim.AdamW(model.parameter_groups(self.decay), lr=self.rate, betas=(0.9, 0.95)),
             steps=steps,
             clip=1.0,
@@ -274,8 +274,8 @@ def _book(name: str, characters: int | None, held: float, tokens: str, pieces: i
 class _Keeper:
     """Keeps the model as it learns, so that it can be used meanwhile; looks what it copies."""
 
-    def __init__(self, lab, book: _Book, notes: dict[str, Any]):
-        self.lab, self.book, self.notes = lab, book, notes
+    def __init__(self, lab, book: _Book, notes: dict[str, Any], steps: int):
+        self.lab, self.book, self.notes, self.steps = lab, book, notes, steps
         self.kept = time.monotonic()
 
     def __call__(self, now) -> None:
@@ -285,6 +285,7 @@ class _Keeper:
             self.lab.log(now.step, **{shown: found[name] for name, shown in names.items()})
         if now.row is not None or time.monotonic() - self.kept > SECONDS:
             self.lab.keep(now.model, **self.notes)
+            self.lab.progress(now.step / self.steps)
             self.kept = time.monotonic()
 
 
