@@ -8,6 +8,7 @@ from functools import lru_cache
 import torch
 from torch.nn import functional as F
 
+from .. import probes
 from ..models import GPT
 from .claim import claim
 from .documents import C
@@ -101,13 +102,9 @@ def parrot(seed: int) -> Parrot:
     return Parrot(seed)
 
 
-def longest_copy(text: str, book: str) -> int:
-    """The length of the longest stretch of `text` that is in the book, letter for letter."""
-    longest = 0
-    for start in range(len(text)):
-        while start + longest < len(text) and text[start : start + longest + 1] in book:
-            longest += 1
-    return longest
+def mean_copy(texts: list[str], book: str) -> float:
+    """The length of the longest stretch of a text that is in the book, letter for letter; on average."""
+    return sum(copy.length for copy in probes.copied(texts, book)) / len(texts)
 
 
 @claim(
@@ -132,11 +129,10 @@ def parroting(draw, *, model=parrot, results=None):
     truth = [bird.book[(at := bird.book.index(p) + len(p)) : at + 24] for p in known]
     rate = sum(a == b for a, b in zip(from_book, truth, strict=True)) / len(known)
     copied = {
-        name: sum(longest_copy(t, bird.book) for t in texts) / len(texts)
-        for name, texts in (("book", from_book), ("strange", elsewhere))
+        name: mean_copy(texts, bird.book) for name, texts in (("book", from_book), ("strange", elsewhere))
     }
     unread = [bird.other[i * 500 : i * 500 + 24] for i in range(30)]
-    chance = max(1.0, sum(longest_copy(t, bird.book) for t in unread) / len(unread))
+    chance = max(1.0, mean_copy(unread, bird.book))
     yield note("judged too", "a direct measurement: two layers, a page of 400 letters")
     yield at_least("prompts from the page: share continued to the letter for 24 letters", rate, 0.3)
     yield at_least("prompts from the page: longest stretch copied, of 24", copied["book"], 14)
