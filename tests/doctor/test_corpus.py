@@ -25,6 +25,26 @@ def test_the_corpus_is_what_it_says():
         assert "doctor" not in path.read_text(), "a stranger's program knows nothing of the doctor"
 
 
+def test_every_finding_is_planted_twice():
+    planted = list(PLANTED.values())
+    assert {name: planted.count(name) for name in KINDS if planted.count(name) < 2} == {}
+
+
+def test_patches_heal(seed):
+    """Of some programs of different kinds: patched, run again, and what was planted is gone."""
+    words = ["critic_never", "schedule_first", "pieces_every_fourth", "smoothed_loss", "tags_in", "no_mask"]
+    words += ["attention_forgotten", "adapters_of_zeros", "quantile_against", "batch_second", "loader_starts"]
+    code = (  # a process of its own, for it forks
+        "import json, sys; from heedful.doctor.selftest import self_test; "
+        "trials = self_test(only=json.loads(sys.argv[1]), seed=int(sys.argv[2]), prove=True).trials; "
+        "print(json.dumps([[trial.program, trial.healed] for trial in trials if trial.planted]))"
+    )
+    command = [sys.executable, "-c", code, json.dumps(words), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    healed = dict(json.loads(done.stdout))
+    assert len(healed) == len(words) and all(healed.values()), healed
+
+
 @pytest.fixture(scope="module")
 def score(request):
     """The whole corpus, in a process of its own: programs are run in forks of it."""

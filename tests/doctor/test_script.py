@@ -139,6 +139,38 @@ def test_the_documents_cases(case, finding):
         assert "with skips around every two layers" in found["proof"]
 
 
+DISTRIBUTED = """
+import torch
+import torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+torch.manual_seed(dist.get_rank())
+model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 2)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+for _ in range(12):
+    x = torch.randn(16, 6)
+    loss = nn.functional.cross_entropy(model(x), (x[:, 0] > 0).long())
+    loss.backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+def test_under_torchrun_one_process_tells(tmp_path):
+    """Two processes, each watched by itself; the first has the word."""
+    (tmp_path / "train.py").write_text(DISTRIBUTED)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "heedful", "doctor", "train.py", "--no-prove", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=600)
+    found = json.loads(done.stdout)
+    assert done.returncode == 1, done.stderr
+    assert [entry["name"] for entry in found["findings"]] == ["gradients-not-cleared"] and found[
+        "steps"
+    ] == 12
+    assert "+    optimizer.zero_grad()" in found["findings"][0]["patch"]
+
+
 TEXT = """for x in data:
     optimizer.step()
     loss = f(x)

@@ -70,6 +70,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         ("seeds", "Ten seeds of a GCN stacked, against a plain loop", "seeds"),
         ("gat-seeds", "The cora study's GAT over many seeds, against PyG's example", "studies:run_gat"),
         ("padding-study", "Seeds of the padding study, against a plain loop", "studies:run_padding"),
+        ("doctor", "What it costs to be watched by the doctor", "doctor"),
         ("regret", "How often the planner picks the fastest strategy", "regret"),
         ("scaling", "Fitted exponents of time and memory against length", "scaling"),
     )

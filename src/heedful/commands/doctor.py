@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -69,6 +70,8 @@ class Doctor:
             )
         except NotRun as error:
             raise UsageError(f"{script} could not be run: {error}") from None
+        if os.environ.get("RANK", "0") != "0":
+            return 0  # under torchrun the first process tells; an error here would end it before it has
         if self.case is not None:
             report.subject = f"the case {self.case}"
         if self.html is not None:

@@ -13,6 +13,16 @@ from .findings import Finding
 
 _MARKS = {"serious": "✗", "warning": "!", "note": "·"}
 _BARS = "▁▂▃▄▅▆▇█"
+# A name beside its text where there is room for both, above it on a phone.
+_STYLE = """
+.finding { display: grid; grid-template-columns: 10rem 1fr; gap: .45rem 1rem; margin: .8rem 0; }
+.finding dt { font-weight: 600; opacity: .65; }
+.finding dd { margin: 0; overflow-wrap: anywhere; }
+@media (max-width: 40rem) {
+  .finding { grid-template-columns: 1fr; gap: .1rem; }
+  .finding dd { margin-bottom: .6rem; }
+}
+"""
 
 
 @dataclass
@@ -147,18 +157,17 @@ class Report:
             body.append(f'<h2 class="{kinds[entry.severity]}">{html.escape(entry.kind.title)}</h2>')
             rows = [("what", entry.what), ("where", _where(entry)), ("measured", _number(entry.measured))]
             rows += [("healthy", entry.kind.healthy), ("why this threshold", entry.kind.reason)]
-            rows += [("cause", entry.cause), ("fix", entry.kind.fix), ("proof", entry.proof)]
-            if entry.consequences:
-                rows.append(("follows from it", "; ".join(entry.consequences)))
-            cells = "".join(f"<tr><th>{n}</th><td>{html.escape(t)}</td></tr>" for n, t in rows if t)
-            body.append(f'<div class="scroll" tabindex="0"><table>{cells}</table></div>')
+            rows += [("cause", entry.cause), ("follows from it", "; ".join(entry.consequences))]
+            body.append(_named(rows + [("fix", entry.kind.fix)]))
             if entry.patch:
                 body.append(f"<pre>{_coloured(entry.patch)}</pre>")
+            if entry.proof:
+                body.append(_named([("proof", entry.proof)]))
         body += [f'<p class="soft">{html.escape(text)}</p>' for text in self.notes]
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
             f'<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<style>{style}</style></head><body>{''.join(body)}</body></html>"
+            f"<style>{style}{_STYLE}</style></head><body>{''.join(body)}</body></html>"
         )
 
     def _repr_html_(self) -> str:
@@ -189,6 +198,11 @@ def _where(entry: Finding) -> str:
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
+
+
+def _named(rows: list[tuple[str, str]]) -> str:
+    cells = "".join(f"<dt>{name}</dt><dd>{html.escape(text)}</dd>" for name, text in rows if text)
+    return f'<dl class="finding">{cells}</dl>'
 
 
 def _coloured(patch: str) -> str:

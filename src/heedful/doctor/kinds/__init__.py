@@ -23,6 +23,7 @@ class Kind:
     reason: str
     cause: str
     fix: str
+    patch: str  # what the doctor writes into the script, or why it writes nothing
     explains: tuple[str, ...] = ()  # findings that follow from this one, and are told with it
 
 

@@ -13,6 +13,9 @@ kind(
     "An output that does not depend on later inputs has an exactly zero gradient from them.",
     "The mask is missing, off by one, or on the wrong axis; or something mixes positions beside attention.",
     "Mask keys after the query; check norms and pooling over positions.",
+    "`is_causal=True` or a mask where attention has none, a triangle made narrower by one, a norm "
+    "over features alone. None for convolutions and bidirectional layers: other shapes follow from "
+    "it.",
 )
 kind(
     "batch-leak",
@@ -25,6 +28,7 @@ kind(
     "An output that does not depend on another sample has an exactly zero gradient from it.",
     "A reshape, softmax, norm or attention runs over the batch's axis.",
     "Find the module named here; batch_first=True where batches come first.",
+    "`batch_first=True`, or a softmax over the last axis in place of the batch.",
 )
 kind(
     "train-test-overlap",
@@ -39,6 +43,7 @@ kind(
     "in the source.",
     "The split overlaps: slices or indices are not disjoint, or samples were repeated before the split.",
     "Split once, by disjoint indices, before anything is repeated or augmented.",
+    "None: how to split is its author's decision. The number is exact: samples equal in every bit.",
 )
 kind(
     "not-equivariant",
@@ -51,4 +56,5 @@ kind(
     "Reordering sums changes float32 results by about 1e-6.",
     "Positions, a recurrent layer or a flatten depend on the order.",
     "Remove what depends on the order.",
+    "None: what should take the place of the order is a choice of the model's author.",
 )

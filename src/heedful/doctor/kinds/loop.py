@@ -14,6 +14,7 @@ kind(
     "backward() adds to p.grad; nothing clears it after the step, so step t follows the sum of all "
     "gradients so far.",
     "Call optimizer.zero_grad() once a step, before backward().",
+    "`zero_grad()` before the line of `backward()`.",
     explains=(
         "learning-rate-too-high",
         "loss-spike",
@@ -36,6 +37,8 @@ kind(
     "rounding and below the smallest mistake, 2.",
     "Each piece's loss is a mean, and the means are added, not averaged.",
     "Divide the loss by the number of pieces: (loss / k).backward().",
+    "The loss divided by the number of pieces at the line of `backward()`; none where a library calls "
+    "`backward()`.",
     explains=("learning-rate-too-high", "loss-spike", "update-too-large", "non-finite"),
 )
 kind(
@@ -49,6 +52,7 @@ kind(
     "Dividing k losses by k twice leaves 1/k; 1/1.5 is far from rounding and above the largest mistake, 1/2.",
     "The loss is divided by the number of pieces in two places (say, in the loop and in the loss).",
     "Divide once.",
+    "The loss multiplied by the number of pieces at the line of `backward()`.",
     explains=("learning-rate-too-low",),
 )
 kind(
@@ -64,6 +68,7 @@ kind(
     "BatchNorm normalises each piece by the piece's own mean and variance: another function, another "
     "gradient.",
     "Use GroupNorm or LayerNorm, or larger pieces.",
+    "Every BatchNorm of the file becomes a LayerNorm or a GroupNorm.",
 )
 kind(
     "zero-grad-before-step",
@@ -76,6 +81,7 @@ kind(
     "A step without gradients changes nothing; half of the steps and at least two rule out an accident.",
     "zero_grad() stands between backward() and step().",
     "Move zero_grad() before backward(), or after step().",
+    "`zero_grad()` moved before `backward()`.",
     explains=(
         "learning-rate-too-low",
         "parameter-never-updated",
@@ -97,6 +103,7 @@ kind(
     "Every step needs a gradient of its own; half of the steps and at least two rule out an accident.",
     "step() is called before backward().",
     "Move step() behind backward().",
+    "`step()` moved behind `backward()`.",
     explains=(
         "learning-rate-too-low",
         "parameter-never-updated",
@@ -117,6 +124,7 @@ kind(
     "The order is exact, so one is enough.",
     "scheduler.step() stands before optimizer.step().",
     "Call scheduler.step() behind optimizer.step().",
+    "`scheduler.step()` moved behind `optimizer.step()`, or behind the loop over batches.",
 )
 kind(
     "parameters-missing-from-optimizer",
@@ -130,6 +138,8 @@ kind(
     "Layers were added after the optimizer was built, are kept in a plain list, or were left out of its "
     "groups.",
     "Give the optimizer all parameters, or freeze those that are to stay: p.requires_grad_(False).",
+    "The optimizer gets the parameters of the models left out; a plain list of layers becomes an "
+    "`nn.ModuleList`; an optimizer built too early is moved.",
     explains=("gradient-never-arrives", "parameter-never-updated", "learning-rate-too-low"),
 )
 kind(
@@ -144,6 +154,8 @@ kind(
     "steps looked at is not rounding.",
     "The learning rate of its group is 0, or is too small for the numbers' precision.",
     "Give its group a learning rate; keep float32 master weights when training in half precision.",
+    "A rate of zero is taken out of its group. Against lost precision there is none: which numbers to "
+    "keep in float32 is not the doctor's to say.",
     explains=("learning-rate-too-low", "cannot-overfit"),
 )
 kind(
@@ -160,6 +172,9 @@ kind(
     "multiplies it by zero, as two factors do that both begin there.",
     "Remove the cut, begin one of the factors away from zero, or freeze the parameter: "
     "p.requires_grad_(False).",
+    "The one `detach()` or `no_grad()` of the file goes; of two factors of zeros one is drawn. None "
+    "where there are several cuts, or the cut is a rounding, an argmax or numpy: what should stand "
+    "there instead is not known.",
     explains=("parameter-never-updated", "cannot-overfit"),
 )
 kind(
@@ -174,6 +189,7 @@ kind(
     "rule out an accident.",
     "model.eval() was called for an evaluation and model.train() not after it, or never.",
     "Call model.train() at the start of every epoch.",
+    "`model.train()` before the forward pass.",
     explains=("learning-rate-too-high",),
 )
 kind(
@@ -188,6 +204,7 @@ kind(
     "left out.",
     "model.eval() is missing before the evaluation.",
     "model.eval() before, model.train() after.",
+    "`model.eval()` before the evaluation, `model.train()` behind it.",
 )
 kind(
     "graph-kept-alive",
@@ -201,6 +218,7 @@ kind(
     "does.",
     "A loss is summed or appended with its graph, or a state is carried from step to step without detach().",
     "Keep numbers: total += loss.item(); hidden = hidden.detach().",
+    "`loss.item()` where the loss is kept, or `state = state.detach()` where a state is carried.",
 )
 kind(
     "clip-after-step",
@@ -213,6 +231,7 @@ kind(
     "The order is exact; at least two clippings and nine in ten of them rule out an accident.",
     "clip_grad_norm_ stands behind optimizer.step().",
     "Clip between backward() and step().",
+    "The clipping moved before `step()`.",
     explains=("loss-spike",),
 )
 kind(
@@ -226,6 +245,7 @@ kind(
     "Clipping compares the norm with its bound; any factor but 1 compares another norm.",
     "clip_grad_norm_ is called before scaler.unscale_(optimizer).",
     "Call scaler.unscale_(optimizer) before clipping.",
+    "`scaler.unscale_(optimizer)` before the clipping.",
     explains=("learning-rate-too-low",),
 )
 kind(
@@ -239,6 +259,9 @@ kind(
     "A loss that is not finite has no use; steps that a gradient scaler skips do not count.",
     "A division by zero, the logarithm of zero, an overflow, or a step far too large.",
     "Look at the module named here; lower the learning rate where weights overflowed first.",
+    "The one logarithm or root of the file is kept above 1e-8; where weights or outputs overflowed, "
+    "the learning rate is lowered. None against data that is not finite: what belongs there is not "
+    "known.",
     explains=(
         "loss-spike",
         "update-too-large",
@@ -266,6 +289,8 @@ kind(
     "times as much.",
     "next(iter(loader)) starts the loader anew at every step, or a slice's bounds do not move.",
     "Loop over the loader: for x, y in loader.",
+    "`next(iter(loader))` becomes the next of a stream made before the loop. None for a slice that "
+    "stands still: where it should go is not known.",
 )
 kind(
     "not-shuffled",
@@ -279,6 +304,7 @@ kind(
     "off; sorted ones all.",
     "The data is sorted by class and the loader does not shuffle.",
     "DataLoader(..., shuffle=True).",
+    "`shuffle=True` for the loader. None where batches are sliced by hand.",
     explains=("loss-spike", "learning-rate-too-high"),
 )
 kind(
@@ -294,6 +320,7 @@ kind(
     "view/reshape keeps the order of numbers in memory; it does not transpose.",
     "logits.movedim(1, -1).reshape(-1, classes), or give cross_entropy (N, classes, …) as it is; "
     "logits.transpose(0, 1) where a recurrent net puts time first.",
+    "`movedim` or `transpose` before the one view of the file that makes logits flat.",
     explains=("cannot-overfit", "learning-rate-too-low"),
 )
 kind(
@@ -307,5 +334,6 @@ kind(
     "(N, 1) − (N,) is (N, N): N for each prediction, read off the graph; N is at least 2.",
     "Predictions have shape (N, 1), targets (N,), and every prediction is compared with every target.",
     "Give both one shape: prediction.squeeze(-1), or target.unsqueeze(-1).",
+    "`squeeze(-1)` behind the model's call.",
     explains=("cannot-overfit", "learning-rate-too-low", "loss-at-init", "update-too-large"),
 )

@@ -14,6 +14,8 @@ kind(
     "a thousandth of the speed. The first half must share in it: one small last layer is no depth.",
     "Each layer shrinks the gradient: saturated activations, weights too small, or depth without skips.",
     "Skips around blocks, He or orthogonal initial weights, ReLU or GELU in place of sigmoids.",
+    "Whichever twin heals it: initial weights, skips around every two layers by hooks, or ReLU for "
+    "sigmoids, put in where the optimizer is built.",
     explains=(
         "learning-rate-too-low",
         "cannot-overfit",
@@ -35,6 +37,8 @@ kind(
     "worse than those of 20.",
     "Each layer enlarges the gradient: weights too large, or normalised layers in depth without skips.",
     "Skips around blocks, smaller initial weights.",
+    "Whichever twin heals it: initial weights, or skips around every two layers by hooks, put in "
+    "where the optimizer is built.",
     explains=("learning-rate-too-high", "loss-at-init", "loss-spike", "update-too-large"),
 )
 kind(
@@ -50,6 +54,8 @@ kind(
     "a layer is beyond what trained sparse nets show.",
     "A large step or a large negative bias pushed them where their inputs never reach.",
     "A lower learning rate, He initial weights, zero biases, leaky ReLU or GELU.",
+    "The one statement that sets a bias sets it to zero. None where training killed the units: the "
+    "learning rate is judged by itself.",
     explains=("gradient-never-arrives", "learning-rate-too-low"),
 )
 kind(
@@ -64,6 +70,7 @@ kind(
     "it, so the loss must not fall either.",
     "The learning rate is too high for the weights' size.",
     "Lower the learning rate, or warm it up.",
+    "The learning rate, such that updates are a hundredth of the weights.",
 )
 kind(
     "learning-rate-too-high",
@@ -78,6 +85,7 @@ kind(
     "batches must do better with a tenth or a hundredth of the rate.",
     "Steps overshoot.",
     "Lower the learning rate.",
+    "The best of a tenth, a hundredth and a thousandth of the rate, by experiment on copies.",
     explains=("loss-spike", "update-too-large", "dead-units"),
 )
 kind(
@@ -92,6 +100,7 @@ kind(
     "take off more than a tenth.",
     "Steps are too small to matter.",
     "Raise the learning rate.",
+    "The best of 100, 10,000 and 1,000,000 times the rate, by experiment on copies.",
 )
 kind(
     "loss-at-init",
@@ -105,6 +114,7 @@ kind(
     "Thirty times the targets' variance takes targets more than five deviations from where outputs begin.",
     "The last layer's weights are too large, or the targets are not centred and scaled.",
     "Initialise the last layer small; standardise the targets.",
+    "Small weights in the last layer; for squared errors, its bias at the targets' mean.",
     explains=("cannot-overfit",),
 )
 kind(
@@ -120,6 +130,8 @@ kind(
     "guess reaches cannot use its inputs.",
     "Inputs do not reach the outputs: a cut graph, a constant, labels unrelated to inputs.",
     "Follow one sample by hand from input to loss.",
+    "None: that inputs do not reach outputs is certain, where they are lost is not. The number is "
+    "itself an experiment: 200 steps on one batch.",
     explains=("dead-units",),
 )
 kind(
@@ -135,6 +147,7 @@ kind(
     "nll_loss gets "
     "probabilities in place of their logarithms.",
     "Give the loss the logits.",
+    "The one softmax of the file is taken out.",
     explains=("learning-rate-too-low", "cannot-overfit", "loss-at-init"),
 )
 kind(
@@ -149,6 +162,7 @@ kind(
     "ln(length).",
     "Scores are not divided by √dim, or queries and keys begin too large.",
     "Divide scores by the square root of the head's width.",
+    "Scores divided by their own deviation before the one softmax of the file.",
 )
 kind(
     "attention-uniform",
@@ -162,6 +176,7 @@ kind(
     "Small initial scores give 1e-2 to 1e-4; below 1e-6 scores do not differ at all.",
     "Queries or keys are constant: zero weights, or a softmax over the wrong axis.",
     "Initialise queries and keys away from zero; take the softmax over keys.",
+    "What was set to zero of queries or keys is drawn small.",
     explains=("gradient-never-arrives", "learning-rate-too-low"),
 )
 kind(
@@ -177,6 +192,7 @@ kind(
     "the median, or a change of sign, means that terms cancel.",
     "Kernel features that are not positive: the sum of weights crosses zero.",
     "Positive features: elu(x) + 1, exp, squares.",
+    "None: which positive features to use is a choice of the model's author.",
     explains=("loss-spike", "loss-at-init", "exploding-gradients", "update-too-large"),
 )
 kind(
@@ -191,4 +207,5 @@ kind(
     "and above the first loss, is another thing.",
     "A bad sample, an overflow, or a step too large.",
     "Clip gradients; look at the batch of that step.",
+    "None: the step is named, and its batch has to be looked at; clipping hides what is wrong with it.",
 )
