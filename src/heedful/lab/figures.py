@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor, uint8
 
@@ -15,16 +15,27 @@ COLOURS = ("#3b6ea8", "#c8693a", "#4f8f5b", "#8a5aa8", "#a8893b", "#5a9aa8", "#a
 
 def canvas(width: float = 7.0, height: float = 4.0, **options):
     """A quiet figure and axes that need no display."""
+    figure = sheet(width, height)
+    axes = figure.subplots(**options)
+    for one in [axes] if not hasattr(axes, "flat") else axes.flat:
+        quiet(one)
+    return figure, axes
+
+
+def sheet(width: float, height: float):
+    """A figure that has no axes yet and needs no display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained", dpi=120)
     FigureCanvasAgg(figure)
-    axes = figure.subplots(**options)
-    for one in [axes] if not hasattr(axes, "flat") else axes.flat:
-        one.spines[["top", "right"]].set_visible(False)
-        one.grid(True, alpha=0.25, linewidth=0.6)
-    return figure, axes
+    return figure
+
+
+def quiet(axes, lines: Literal["both", "x", "y"] = "both") -> None:
+    """No box around a plot, and faint lines behind it."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, axis=lines, alpha=0.25, linewidth=0.6)
 
 
 def means(result: Result):

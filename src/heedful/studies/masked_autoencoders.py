@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..lab import Figure, study
-from ..lab.figures import COLOURS, canvas, mean_curve, picture, saved
+from ..lab.figures import COLOURS, mean_curve, picture, quiet, saved, sheet
 from ..models import MaskedAutoencoder
 from ..nn import patchify, unpatchify
 from ..probes import accuracy, linear_probe
@@ -173,8 +173,7 @@ class MaskedAutoencoders:
     @staticmethod
     def figure(result):
         """Test images, what was shown of them, what was filled in; the curves of tuning, and the probes."""
-        figure, _ = canvas(9.5, 6.4)
-        figure.clear()
+        figure = sheet(9.5, 6.4)
         grid = figure.add_gridspec(2, 1, height_ratios=(3.2, 2.6))
         rows = grid[0].subgridspec(3, SHOWN)
         variants = result.variants()
@@ -211,8 +210,7 @@ class MaskedAutoencoders:
         right.set_xticks([0, 1], ["linear probe,\nbefore labels", "after training\non labels"], fontsize=9)
         right.set_ylabel("accuracy, %; a dot a seed")
         for axis in (left, right):
-            axis.spines[["top", "right"]].set_visible(False)
-            axis.grid(True, axis="y", alpha=0.25, linewidth=0.6)
+            quiet(axis, "y")
         return figure
 
 

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from ..lab import Figure, study
-from ..lab.figures import COLOURS
+from ..lab.figures import COLOURS, sheet
 from ..models import ConvNet
 from ..probes import rotate, rotation_curve
 from ..training import Batches, train
@@ -102,11 +102,7 @@ class Rotation:
     @staticmethod
     def figure(result):
         """Accuracy against the angle, as a compass."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure as Canvas
-
-        figure = Canvas(figsize=(5.2, 4.6), layout="constrained", dpi=120)
-        FigureCanvasAgg(figure)
+        figure = sheet(5.2, 4.6)
         axis = figure.subplots(subplot_kw={"projection": "polar"})
         axis.set_theta_zero_location("N")
         for colour, (key, chosen) in zip(COLOURS, result.run.variants, strict=False):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from .. import data
 from ..lab import Figure, study
-from ..lab.figures import COLOURS, canvas, mean_curve, picture, saved
+from ..lab.figures import COLOURS, mean_curve, picture, quiet, saved, sheet
 from ..models import UNet
 from ..probes import dice, iou, pixel_error, rand_error, segments
 from ..training import Checkpoint, train
@@ -153,8 +153,7 @@ class UNetSkips:
         """A section, its truth and what each net says of it; how the error fell; all scores."""
         variants = result.variants()
         columns = max(4, 2 + len(variants))
-        figure, _ = canvas(2.5 * columns, 5.6, nrows=1, ncols=1)
-        figure.clear()
+        figure = sheet(2.5 * columns, 5.6)
         grid = figure.add_gridspec(2, 1, height_ratios=(2.4, 2.6))
         top = [figure.add_subplot(place) for place in grid[0].subgridspec(1, columns)]
         for place in top:
@@ -163,7 +162,7 @@ class UNetSkips:
             found = saved(result, key, "section.safetensors")
             if found is None:
                 continue
-            if place == 0 or not top[0].images:
+            if not top[0].images:
                 picture(top[0], found["image"], "a section not trained on")
                 picture(top[1], found["truth"], "truth: membranes black")
             picture(top[2 + place], found["cell"], f"{chosen['skips']} skips{_form(chosen, variants)}")
@@ -179,15 +178,14 @@ class UNetSkips:
                     right.bar([spot], [mean], 0.15, color=colour, alpha=0.75)
                     right.plot([spot] * len(values), values, ".", color="black", markersize=4)
         left.set_xlabel("step")
-        left.set_ylabel("pixel error on sections not trained on, %", fontsize=9)
+        left.set_ylabel("pixel error, sections not seen, %", fontsize=9)
         left.set_ylim(bottom=0)
         left.legend(frameon=False, fontsize=9)
         names = {"pixel": "pixel error", "dice": "Dice ↑", "iou": "IoU ↑", "rand": "Rand error"}
         right.set_xticks(range(len(names)), list(names.values()), fontsize=9)
         right.set_ylabel("%, a dot a seed", fontsize=9)
         for axis in (left, right):
-            axis.spines[["top", "right"]].set_visible(False)
-            axis.grid(True, axis="y", alpha=0.25, linewidth=0.6)
+            quiet(axis, "y")
         return figure
 
 

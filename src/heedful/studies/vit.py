@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..lab import study
-from ..lab.figures import COLOURS, canvas, picture, saved
+from ..lab.figures import COLOURS, picture, quiet, saved, sheet
 from ..models import ConvNet, ViT
 from ..probes import accuracy, attention_distance, attention_rollout
 from ..training import Batches, Checkpoint, train
@@ -148,8 +148,7 @@ class VisionTransformer:
     @staticmethod
     def figure(result):
         """Accuracy against images and by change; how far each head looks; what the answer was read from."""
-        figure, _ = canvas(10.5, 6.2)
-        figure.clear()
+        figure = sheet(10.5, 6.2)
         grid = figure.add_gridspec(2, 1, height_ratios=(3.4, 2.6))
         many, changes, far = (figure.add_subplot(place) for place in grid[0].subgridspec(1, 3, wspace=0.1))
         variants = result.variants()
@@ -194,8 +193,7 @@ class VisionTransformer:
                 heat = found["heeded"][column]
                 picture(below, heat, words, cmap="inferno", vmax=float(heat.max()))
         for axis in (many, changes, far):
-            axis.spines[["top", "right"]].set_visible(False)
-            axis.grid(True, alpha=0.25, linewidth=0.6)
+            quiet(axis)
         return figure
 
 
