@@ -14,7 +14,7 @@ MAKEFILE = (ROOT / "Makefile").read_text()
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```", README, re.S | re.M)
 SHELL = [line for language, block in BLOCKS if not language for line in block.splitlines()]
 # Minutes each, or about a file of the reader's: that they exist with these options is checked, no more.
-LONG = ("calibrate", "bench", "run", "claims", "doctor")
+LONG = ("calibrate", "bench", "run", "claims", "doctor", "generate", "attention", "segment", "classify")
 
 
 @pytest.mark.parametrize("code", [block for language, block in BLOCKS if language == "python"])
