@@ -17,15 +17,17 @@ FOLDER = Path(__file__).parent
 CORPUS = FOLDER.parents[1] / "tests" / "doctor" / "corpus"
 DATA = FOLDER / "measured.json"
 GOOD, BAD, INK, SOFT = "#2f7d4f", "#b2452f", "#4a515b", "#c9c4b8"
+PROOF = ("planted", "patched", "healed", "experiment")
 WIDTH, LEFT, RIGHT = 640, 120, 20
 
 
 def measure() -> None:
-    """Run the corpus, and keep every number it measured, by finding and by planted or healthy."""
+    """Run the corpus, and keep what it measured, by finding and by planted or healthy; and how patches did."""
     from heedful.doctor.selftest import self_test
 
     kept: dict[str, dict[str, list[float]]] = {}
-    for trial in self_test().trials:
+    score = self_test(prove=True)
+    for trial in score.trials:
         for name, value in trial.measured.items():
             if trial.planted in (None, name) and value is not None:
                 row = "planted" if trial.planted else "healthy"
@@ -36,6 +38,8 @@ def measure() -> None:
     for rows in kept.values():
         for numbers in rows.values():
             numbers.sort()
+    proofs = {row["finding"]: [row[key] for key in PROOF] for row in score.rows()}
+    kept["proofs"] = dict(sorted(proofs.items()))  # type: ignore[assignment]
     DATA.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -97,6 +101,10 @@ def page(kind: Kind) -> str:
         "",
         kind.fix,
         "",
+        f"The patch: {kind.patch}",
+        "",
+        proved(kind),
+        "",
         "## The number",
         "",
         f"Measured: {kind.measures}. Healthy: {kind.healthy}.",
@@ -116,7 +124,16 @@ def page(kind: Kind) -> str:
     return "\n".join(lines) + "\n"
 
 
-def data() -> dict[str, dict[str, list[float]]]:
+def proved(kind: Kind) -> str:
+    """How often the patch was written, and healed the program it was written for."""
+    planted, patched, healed, experiment = data()["proofs"].get(kind.name, (0, 0, 0, 0))
+    said = f"Of {planted} programs of the corpus with this bug, {patched or 'none'} got a patch"
+    if patched:
+        said += f"; patched and run again, {healed} had it no more"
+    return said + (f"; {experiment} were proved by experiments on copies." if experiment else ".")
+
+
+def data() -> dict:
     return json.loads(DATA.read_text(encoding="utf-8"))
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from heedful import data, doctor, models
+from heedful import Graph, data, doctor, models
 from heedful.doctor.watching.samples import fingerprints
 
 
@@ -90,6 +90,24 @@ def test_permutation(seed):
     rnn = nn.GRU(4, 4, batch_first=True)
     assert doctor.check_permutation(rnn, x).name == "not-equivariant"
     assert doctor.check_permutation(lambda x: x.mean(1), x, invariant=True) is None
+
+
+@pytest.mark.parametrize("form", ["dense", "edges", "graph"])
+def test_how_nodes_are_numbered(seed, form):
+    """Sums over neighbours do not care; adding the node's number does."""
+    x, dense = torch.randn(9, 4), (torch.rand(9, 9) < 0.4).float()
+    given = {"dense": dense, "edges": dense.nonzero().T.flip(0), "graph": Graph.from_dense(dense)}[form]
+
+    def summed(x, graph):
+        if form == "graph":
+            return graph.propagate(x)
+        return graph @ x if form == "dense" else torch.zeros_like(x).index_add(0, graph[1], x[graph[0]])
+
+    assert doctor.check_permutation(summed, x, given) is None
+    counted = doctor.check_permutation(lambda x, g: summed(x + torch.arange(9.0)[:, None], g), x, given)
+    assert counted is not None and "renumbering the nodes" in counted.what
+    pooled = doctor.check_permutation(lambda x, g: summed(x, g).sum(0), x, given, invariant=True)
+    assert pooled is None
 
 
 def test_receptive_field_is_the_probe_s(seed):

@@ -75,6 +75,23 @@ def test_a_script_that_raises_gets_its_report(tmp_path):
     assert "the script raised KeyError: 'lost'" in done.stdout and "gradients-not-cleared" in done.stdout
 
 
+def test_a_patch_that_does_not_help_is_withdrawn(tmp_path, monkeypatch):
+    from heedful.doctor import script as scripts
+    from heedful.doctor.findings import finding
+
+    sick = finding("gradients-not-cleared", 2.0, "…", patch="--- a\n+++ b\n@@ -1,1 +1,1 @@\n-a = 1\n+a = 2")
+    runs = []
+
+    def child(path, arguments, steps, tier, text, *_):
+        runs.append(text)
+        return Report(findings=[sick], steps=9)
+
+    monkeypatch.setattr(scripts, "_child", child)
+    (tmp_path / "train.py").write_text("a = 1\n")
+    report = scripts.diagnose(tmp_path / "train.py")
+    assert runs == [None, "a = 2\n"] and report.findings[0].patch == report.findings[0].proof == ""
+
+
 def test_a_healthy_script_that_raises_is_2(monkeypatch, capsys):
     from heedful import cli
 
@@ -190,5 +207,9 @@ def test_edits():
     assert back == TEXT
     assert source.insert_before(4, "optimizer.zero_grad()").splitlines()[3] == "    optimizer.zero_grad()"
     assert source.move_after(6, 2) == "" and source.move_after(5, 2) == ""  # not a line of its own
+    behind = Source("train.py", "a = 1\nb = [\n    2,\n]\nc = 3\n")
+    assert behind.move_behind(2, behind.tree.body[2]) == "a = 1\nc = 3\nb = [\n    2,\n]\n"
+    block = Source("train.py", "with f():\n    a = 1\n\n    b = 2\nc = 3\n")
+    assert block.without_block(block.tree.body[0]) == "a = 1\n\nb = 2\nc = 3\n"
     with pytest.raises(ValueError, match="does not fit"):
         apply(TEXT.replace("f(x)", "g(x)"), source.diff(moved))

@@ -158,6 +158,42 @@ def test_a_finding_says_where_and_how(seed):
         assert words in text
 
 
+@pytest.mark.parametrize("clear", [True, False])
+def test_a_closure_called_once_is_a_loop_like_any_other(seed, clear):
+    """As Lightning's loops are, with any optimizer."""
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(40, 8), torch.randint(2, (40,))
+
+    def closure():
+        if clear:
+            optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    with make(model, optimizer) as seen:
+        for _ in range(12):
+            optimizer.step(closure)
+    (found,) = seen.facts.optimizers.values()
+    assert not found.closure and found.judged >= 10 and found.changes
+    assert ("gradients-not-cleared" in seen.report()) is not clear
+
+
+def test_of_two_optimizers_the_right_one_is_patched(seed):
+    first, second = nn.Linear(8, 8), nn.Linear(8, 2)
+    one, other = torch.optim.SGD(first.parameters(), lr=0.1), torch.optim.SGD(second.parameters(), lr=0.1)
+    x, y = torch.randn(40, 8), torch.randint(2, (40,))
+    with make() as seen:
+        for _ in range(8):
+            one.zero_grad()
+            F.cross_entropy(second(first(x).relu()), y).backward()
+            one.step()
+            other.step()
+    patch = seen.report()["gradients-not-cleared"].patch
+    assert "+            other.zero_grad()\n" in patch + "\n" and "+            one.zero_grad()" not in patch
+
+
 def test_healthy_is_quiet(seed):
     model = Net()
     optimizer = torch.optim.Adam(model.parameters())

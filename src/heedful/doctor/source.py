@@ -54,6 +54,12 @@ def caller() -> tuple[str, int]:
     return nearest or ("", 0)
 
 
+def _short(file: str) -> str:
+    """A path from here, where it lies below."""
+    near = os.path.relpath(file)
+    return file if near.startswith(os.pardir) else near
+
+
 def variable(thing: object) -> str:
     """What the nearest frame in no library calls a thing: `model`, `self.model`; "" where it has no name."""
     frame = sys._getframe(1)
@@ -102,7 +108,7 @@ class Source:
 
     def place(self, line: int) -> Place:
         text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
-        return Place(os.path.relpath(self.file) if os.path.isabs(self.file) else self.file, line, text)
+        return Place(_short(self.file), line, text)
 
     def statement(self, line: int) -> ast.stmt | None:
         """The innermost statement that covers a line."""
@@ -232,7 +238,7 @@ class Source:
         """From this text to the new one, as `patch` takes it."""
         if not new or new == self.text or not self.checked(new):
             return ""
-        name = os.path.relpath(self.file) if os.path.isabs(self.file) else self.file
+        name = _short(self.file).lstrip(os.sep)
         lines = difflib.unified_diff(
             self.text.splitlines(), new.splitlines(), f"a/{name}", f"b/{name}", n=2, lineterm=""
         )

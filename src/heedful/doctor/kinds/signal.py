@@ -203,8 +203,8 @@ kind(
     "Once in a while the loss jumps by an order of magnitude.",
     "highest loss over the median of the ten before it",
     "below 10",
-    "Batches of one kind differ by factors of two or three; ten, three times the highest of the ten before "
-    "and above the first loss, is another thing.",
+    "Batches of one kind differ by factors of two or three; ten, three times the highest of the ten before, "
+    "above the first loss, and four deviations of their logarithm away, is another thing.",
     "A bad sample, an overflow, or a step too large.",
     "Clip gradients; look at the batch of that step.",
     "None: the step is named, and its batch has to be looked at; clipping hides what is wrong with it.",

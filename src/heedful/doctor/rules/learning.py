@@ -166,10 +166,13 @@ def spikes(facts):
         return
     worst = (0.0, 0)
     for k in range(10, len(values)):
-        before = values[k - 10 : k]
+        before, value = values[k - 10 : k], values[k]
         usual = median(before)
-        if usual > 0 and math.isfinite(values[k]) and values[k] > max(*values[:3], 3 * max(before)):
-            worst = max(worst, (values[k] / usual, k))
+        if usual > 0 and math.isfinite(value) and value > max(*values[:3], 3 * max(before)):
+            logs = [math.log(max(entry, 1e-30) / usual) for entry in before]
+            spread = 1.5 * median([abs(entry) for entry in logs])
+            if math.log(value / usual) > 4 * spread:  # losses of single samples jump about by themselves
+                worst = max(worst, (value / usual, k))
     facts.measured["loss-spike"] = worst[0]
     if worst[0] > 10:
         yield finding(

@@ -24,9 +24,8 @@ def gradients_not_cleared(facts):
             yield finding(
                 "gradients-not-cleared",
                 residual,
-                f"{len(seen.stale)} of {seen.judged} steps used a gradient that an earlier step had used "
-                f"already; "
-                f"it was {residual:.3g} times the new one",
+                f"{len(seen.stale)} of {seen.judged} steps followed used a gradient that an earlier step had "
+                f"used already; it was {residual:.3g} times the new one",
                 where=type(seen.optimizer).__name__,
                 subject=seen,
             )

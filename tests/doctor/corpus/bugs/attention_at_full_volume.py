@@ -19,7 +19,7 @@ class Attention(nn.Module):
 class Pointer(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embed, self.attention, self.out = nn.Embedding(16, 32), Attention(32), nn.Linear(32, 16)
+        self.embed, self.attention, self.out = nn.Embedding(400, 32), Attention(32), nn.Linear(32, 16)
 
     def forward(self, t):
         return self.out(self.attention(self.embed(t)).mean(1))
@@ -28,7 +28,7 @@ class Pointer(nn.Module):
 model = Pointer()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 for _ in range(40):
-    tokens = torch.randint(16, (32, 12))
+    tokens = torch.randint(400, (32, 12))
     optimizer.zero_grad()
-    nn.functional.cross_entropy(model(tokens), tokens.mode(1).values).backward()
+    nn.functional.cross_entropy(model(tokens), tokens[:, 0] % 16).backward()
     optimizer.step()
