@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -9,6 +10,7 @@ from typing import Literal
 import torch
 from torch.nn import functional as F
 
+from .. import doctor
 from ..lab import Figure, study
 from ..lab.figures import COLOURS, canvas
 from ..models import PlainNet, ResNet
@@ -16,6 +18,8 @@ from ..probes import gradient_norms
 from ..training import Batches, train
 from ._images import images as labelled
 from ._images import moved
+
+GRADIENT = "gradient norm"
 
 
 @study(
@@ -76,25 +80,40 @@ class Degradation:
                 "error": 100 * (logits.argmax(1) != labels).float().mean()
             }
 
-        some = slice(0, 128)
-        norms = gradient_norms(model, lambda: F.cross_entropy(model(x[some]), y[some]))
-        convolutions = [
-            norms[f"{name}.weight"] for name, m in model.named_modules() if isinstance(m, torch.nn.Conv2d)
-        ]
-        for place, value in enumerate(convolutions):
-            lab.log(place, **{"gradient norm of a convolution": value})
+        convolutions = _gradients(model, x, y)
+        _log(lab, convolutions, "before training")
+        if seed == 0:
+            lab.save("doctor.txt", _examined(model, x, y))
         optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=1e-4)
         feed = Batches(x, y, size=self.batch, seed=seed)
         steps = self.epochs * len(feed)
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [steps // 2, 3 * steps // 4])
+        moments = {steps // 10: "a tenth in", steps // 2: "halfway", steps: "at the end"}
+
+        def along(training):
+            if training.row is None and training.step in moments:
+                _log(lab, _gradients(training.model, x, y), moments[training.step])
+
         train(
-            model, loss, feed, optimizer, epochs=self.epochs, schedule=schedule, progress=False, store=lab,
+            model, loss, feed, optimizer, epochs=self.epochs, schedule=schedule, callbacks=[along],
+            progress=False, store=lab,
         )  # fmt: skip
         return {
             "train": _error(model, x, y),
             "test": _error(model, sets.test, sets.truth),
             "slope": math.log10(max(convolutions[0], 1e-30) / max(convolutions[-1], 1e-30)),
         }
+
+    @staticmethod
+    def remarks(result):
+        """What the doctor says of each net before it is trained."""
+        said = []
+        for trial in result.trials:
+            path = trial.folder / "doctor.txt"
+            if path.is_file():
+                label = result.study.label(result.study.settings(**trial.settings))
+                said.append(f"the doctor on {label}: {path.read_text()}")
+        return said
 
     @staticmethod
     def verdict(result):
@@ -115,11 +134,12 @@ class Degradation:
 
     @staticmethod
     def figure(result):
-        """The loss while training, and the size of the gradient along depth at the start."""
-        figure, axes = canvas(10, 3.6, ncols=2)
+        """The loss while training, and the size of the gradient along depth, before and at the end."""
+        figure, axes = canvas(13, 3.6, ncols=3)
+        names = ("loss", f"{GRADIENT}, before training", f"{GRADIENT}, at the end")
         for place, (key, chosen, label) in enumerate(result.variants()):
             trials = [t for t in result.trials if t.key == key and t.status == "done"]
-            for axis, name in zip(axes, ("loss", "gradient norm of a convolution"), strict=True):
+            for axis, name in zip(axes, names, strict=True):
                 curves = [result.store.curves(trial).get(name, []) for trial in trials]
                 if curves and curves[0]:
                     steps = [step for step, _ in curves[0]]
@@ -130,11 +150,33 @@ class Degradation:
                     )
         axes[0].set_xlabel("step")
         axes[0].set_ylabel("training loss")
-        axes[1].set_xlabel("convolution, from the image on")
-        axes[1].set_ylabel("gradient norm before training")
-        axes[1].set_yscale("log")
-        axes[1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+        for axis, name in zip(axes[1:], names[1:], strict=True):
+            axis.set_xlabel("convolution, from the image on")
+            axis.set_ylabel(name)
+            axis.set_yscale("log")
+        axes[2].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
         return figure
+
+
+def _gradients(model, x: torch.Tensor, y: torch.Tensor) -> list[float]:
+    """The gradient's norm in every convolution, from the image on; the model is left as it is."""
+    model = copy.deepcopy(model).train()  # whose running statistics change
+    some = slice(0, 128)
+    norms = gradient_norms(model, lambda: F.cross_entropy(model(x[some]), y[some]))
+    return [norms[f"{name}.weight"] for name, m in model.named_modules() if isinstance(m, torch.nn.Conv2d)]
+
+
+def _log(lab, norms: list[float], moment: str) -> None:
+    for place, value in enumerate(norms):
+        lab.log(place, **{f"{GRADIENT}, {moment}": value})
+
+
+def _examined(model, x: torch.Tensor, y: torch.Tensor) -> str:
+    """The doctor's findings, a sentence each, before anything is trained."""
+    report = doctor.examine(copy.deepcopy(model), F.cross_entropy, (x[:64], y[:64]))
+    return (
+        "; ".join(f"{found.what} (healthy: {found.kind.healthy})" for found in report.findings) or "healthy"
+    )
 
 
 def _error(model, images: torch.Tensor, labels: torch.Tensor) -> float:
