@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from heedful.doctor import KINDS
+from heedful.doctor.selftest import _lacking
 
 CORPUS = Path(__file__).parent / "corpus"
 PLANTED = json.loads((CORPUS / "planted.json").read_text())
@@ -75,6 +77,30 @@ def test_false_alarms(score):
 def test_precision(score):
     wrong = {t["program"]: t["found"] for t in score["programs"] if set(t["found"]) - {t["planted"]}}
     assert score["precision"] >= 0.95, wrong
+
+
+@pytest.mark.parametrize("library", ["pytorch_lightning", "transformers"])
+def test_loops_that_a_library_runs(score, library):
+    """Planted and healthy scripts of each; where it is not installed, they are left out by name."""
+    scripts = {
+        name for name in PLANTED if f"from {library} " in _text(name) or f"import {library}" in _text(name)
+    }
+    assert {bool(PLANTED[name]) for name in scripts} == {True, False}
+    if importlib.util.find_spec(library) is None:
+        assert scripts <= set(score["skipped"])
+        pytest.skip(f"{library} is not installed: its {len(scripts)} scripts were left out")
+    trials = [t for t in score["programs"] if t["program"] in scripts]
+    assert len(trials) == len(scripts)
+    assert [t["program"] for t in trials if t["found"] != [t["planted"]] * bool(t["planted"])] == []
+
+
+def _text(name: str) -> str:
+    return (CORPUS / name).read_text(encoding="utf-8")
+
+
+def test_what_a_program_lacks_is_named():
+    assert _lacking("import torch\nimport nowhere_to_be_found.inside") == "nowhere_to_be_found"
+    assert _lacking("from torch import nn\nimport json") == ""
 
 
 def test_no_program_breaks(score):

@@ -27,7 +27,13 @@ class Net(nn.Module):
 
 
 def train(
-    watched: bool, seed: int, tier: str = "normal", kind=torch.optim.Adam, steps: int = 30, scaler=False
+    watched: bool,
+    seed: int,
+    tier: str = "normal",
+    kind=torch.optim.Adam,
+    steps: int = 30,
+    scaler=False,
+    autocast=False,
 ):
     """Weights, buffers and the state of the generator after a run."""
     torch.manual_seed(seed)
@@ -50,7 +56,8 @@ def train(
 
                 optimizer.step(closure)
                 continue
-            loss = F.cross_entropy(model(x[pick]), y[pick])
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+                loss = F.cross_entropy(model(x[pick]), y[pick])
             scale.scale(loss).backward()
             scale.unscale_(optimizer)
             # From a generator, which can be read but once.
@@ -82,8 +89,9 @@ def test_so_with_other_optimizers(seed, kind):
     assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True))
 
 
-def test_so_with_a_gradient_scaler(seed):
-    plain, watched = train(False, seed, scaler=True), train(True, seed, scaler=True)
+@pytest.mark.parametrize("mixed", [{"scaler": True}, {"autocast": True}, {"scaler": True, "autocast": True}])
+def test_so_with_mixed_precision(seed, mixed):
+    plain, watched = train(False, seed, **mixed), train(True, seed, **mixed)
     assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True))
 
 
