@@ -45,6 +45,7 @@ class Flow:
 
     names: list[str]
     norms: list[float]
+    entries: list[float]  # of ∂loss/∂input, which where there are skips is the stream's
 
     @property
     def ratio(self) -> float:
@@ -63,19 +64,27 @@ class Flow:
         return first / third if third else (math.inf if first else 0.0)
 
     @property
+    def stream(self) -> float:
+        """What goes into the first quarter over the last: a branch may get little where its stream gets all."""
+        quarter = max(1, len(self.norms) // 4)
+        last = max(self.norms[-quarter:], default=0.0)
+        return max(self.entries[:quarter], default=0.0) / last if last else 0.0
+
+    @property
     def depth(self) -> int:
         return len(self.norms)
 
 
 def flow(model: nn.Module, batch: Batch) -> Flow:
     """How gradients travel through a model: their norms at the outputs of its layers."""
-    outputs: list[tuple[str, Tensor]] = []
+    seen: list[tuple[str, Tensor, Tensor]] = []
     handles = []
 
     def keep(name):
         def hook(module, inputs, output):
             if isinstance(output, Tensor) and output.requires_grad:
-                outputs.append((name, output))
+                entry = inputs[0] if inputs and isinstance(inputs[0], Tensor) else output
+                seen.append((name, output, entry if entry.requires_grad else output))
 
         return hook
 
@@ -85,13 +94,18 @@ def flow(model: nn.Module, batch: Batch) -> Flow:
     try:
         with undisturbed(0), torch.enable_grad():
             loss = loss_of(model, batch)
-            tensors = [tensor for _, tensor in outputs]
+            tensors = [output for _, output, _ in seen] + [entry for _, _, entry in seen]
             gradients = torch.autograd.grad(loss, tensors, allow_unused=True) if tensors else ()
     finally:
         for handle in handles:
             handle.remove()
-    found = [(n, float(g.norm())) for (n, _), g in zip(outputs, gradients, strict=True) if g is not None]
-    return Flow([name for name, _ in found], [norm for _, norm in found])
+    sizes = [None if gradient is None else float(gradient.norm()) for gradient in gradients]
+    reached = [k for k in range(len(seen)) if sizes[k] is not None]
+    return Flow(
+        [seen[k][0] for k in reached],
+        [sizes[k] or 0.0 for k in reached],
+        [sizes[len(seen) + k] or 0.0 for k in reached],
+    )
 
 
 def again(model: nn.Module) -> nn.Module | None:

@@ -11,7 +11,8 @@ kind(
     "gradient of the first layers' outputs over that of the last layers', at the start",
     "above 1e-3",
     "Eight layers with torch's default weights have 5e-3 and train; at 1e-3 the first layers move at "
-    "a thousandth of the speed. The first half must share in it: one small last layer is no depth.",
+    "a thousandth of the speed. The first half must share in it: one small last layer is no depth; nor "
+    "is a small branch beside a stream that gets a hundredth or more.",
     "Each layer shrinks the gradient: saturated activations, weights too small, or depth without skips.",
     "Skips around blocks, He or orthogonal initial weights, ReLU or GELU in place of sigmoids.",
     "Whichever twin heals it: initial weights, skips around every two layers by hooks, or ReLU for "

@@ -50,7 +50,7 @@ def depth(facts: Facts, initial: nn.Module, batch: Batch) -> Iterable[Finding]:
         return
     ratio = seen.ratio
     facts.measured["vanishing-gradients"] = facts.measured["exploding-gradients"] = ratio
-    if 1e-3 < ratio < 1e2 or 10**-1.5 < seen.body < 10:
+    if 1e-3 < ratio < 1e2 or 10**-1.5 < seen.body < 10 or (ratio < 1 and seen.stream > 1e-2):
         return
     facts.steep = True
     name = "vanishing-gradients" if ratio < 1 else "exploding-gradients"
