@@ -65,7 +65,7 @@ class Flow:
 
     @property
     def stream(self) -> float:
-        """What goes into the first quarter over the last: a branch may get little where its stream gets all."""
+        """What goes into the first quarter over the last: where there are skips, what the stream gets."""
         quarter = max(1, len(self.norms) // 4)
         last = max(self.norms[-quarter:], default=0.0)
         return max(self.entries[:quarter], default=0.0) / last if last else 0.0
