@@ -22,7 +22,7 @@ WIDTH, LEFT, RIGHT = 640, 120, 20
 
 
 def measure() -> None:
-    """Run the corpus, and keep what it measured, by finding and by planted or healthy; and how patches did."""
+    """Run the corpus, keep what it measured by finding and by planted or healthy, and how patches did."""
     from heedful.doctor.selftest import self_test
 
     kept: dict[str, dict[str, list[float]]] = {}
