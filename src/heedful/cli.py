@@ -28,6 +28,7 @@ from .commands.explain import Explain
 from .commands.generate import Generate
 from .commands.images import Classify, Segment
 from .commands.lab import Compare, List, Report, Run
+from .commands.studio import Studio
 from .commands.tour import Tour
 
 VERBS: dict[str, Any] = {
@@ -46,6 +47,7 @@ VERBS: dict[str, Any] = {
     "data": Data,
     "claims": Claims,
     "doctor": Doctor,
+    "studio": Studio,
 }
 
 
