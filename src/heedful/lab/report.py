@@ -121,13 +121,14 @@ def _section(result: Result) -> str:
     rerun += f" --profile {run.profile} --seeds {len(run.seeds)}"
     measured = "; ".join(f"{name}: {what}" for name, what in result.measured().items())
     spread = "n" if study.ddof == 0 else "n − 1"
+    many = f"Mean ± standard deviation over {len(run.seeds)} seeds (divided by {spread})"
+    over = many if len(run.seeds) > 1 else "One seed"
     parts = [
         f'<h2 id="{html.escape(study.name)}">{html.escape(study.name)}</h2>',
         f"<p>{html.escape(study.question)}</p>",
         f'<p class="soft">{html.escape(study.source)}</p>',
         _scrolled([_coloured(row) for row in result.rows()]),
-        f'<p class="soft">{html.escape(measured)}. Mean ± standard deviation over {len(run.seeds)} seeds '
-        f"(divided by {spread}).</p>",
+        f'<p class="soft">{html.escape(measured)}. {html.escape(over)}.</p>',
         _image(result),
         *(f'<pre class="words">{html.escape(remark)}</pre>' for remark in result.remarks()),
     ]

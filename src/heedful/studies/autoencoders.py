@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -141,7 +142,7 @@ class Autoencoders:
                     style = "-" if place < len(COLOURS) else "--"
                     axis.plot(epochs, means, style, color=COLOURS[place % len(COLOURS)], label=label)
             axis.set_xlabel("epoch")
-            axis.set_ylabel(result.study.metrics[name])
+            axis.set_ylabel(textwrap.fill(result.study.metrics[name], 36), fontsize=9)
         axes[0].set_yscale("symlog", linthresh=1)
         axes[1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
         return figure
