@@ -239,3 +239,14 @@ def _until(there, seconds=60):
         assert time.monotonic() < end
         time.sleep(0.1)
     return found
+
+
+def test_what_has_stopped_is_kept_whatever_becomes_of_the_stack(tmp_path):
+    result = lab.run("toy-stack", seeds=4, store=tmp_path, backend="stacked")
+    assert [trial.status for trial in result.trials] == ["done", "done", "failed", "failed"]
+    alone = lab.run("toy-stack", seeds=[0, 1, 3], store=tmp_path / "alone", backend="loop")
+    key = alone.variants()[0][0]
+    for seed, loss in result.values(key, "loss").items():
+        assert loss == pytest.approx(alone.values(key, "loss")[seed], rel=1e-5)
+    assert all(len(result.store.curves(trial)["loss"]) == 3 for trial in result.trials[:2])
+    assert "two is a bad seed" in result.trials[3].error

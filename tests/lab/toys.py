@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from torch import nn
 
-from heedful.lab import Figure, study
+from heedful.lab import Figure, Trained, study
 from heedful.models import Autoencoder
+from heedful.training import Experiment
 
 
 @study("toy-line", "Does a steeper line rise faster?", source="nobody", cost={"quick": "1 s"})
@@ -102,3 +104,24 @@ class Keeper:
         model = Autoencoder(4, [2 if self.wide == "narrow" else 3])
         lab.keep(model, use="classes", classes=["cat", "dog"])
         return {"value": float(seed)}
+
+
+@study("toy-stack", "What becomes of a stack when one of its seeds fails?", source="nobody")
+@dataclass
+class Stack(Trained):
+    metrics = {"loss": "the last one"}
+
+    def experiment(self, device, seed):
+        x = torch.ones(4, 2)
+        return Experiment(
+            model=lambda: nn.Linear(2, 1),
+            loss=lambda model, _: model(x).square().mean(),
+            batches=[None],
+            optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=0.1),
+            epochs=3,
+        )
+
+    def found(self, outcome):
+        if outcome.seed == 2:
+            raise ZeroDivisionError("two is a bad seed")
+        return {"loss": outcome.history.last["loss"]}

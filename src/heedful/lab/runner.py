@@ -223,21 +223,30 @@ def perform(
         trials += [trial] if trial.status == "running" else []
     if not trials:
         return
-    desks = [Desk(trial, store, device=device) for trial in trials]
+    desks = {trial.seed: Desk(trial, store, device=device) for trial in trials}
+    waiting = {trial.seed: trial for trial in trials}
     start = time.perf_counter()
+
+    def done(seed: int, found: Any, seconds: float) -> None:
+        desks[seed].flush()
+        store.done(waiting[seed], _numbers(study, found), seconds=seconds)
+        del waiting[seed]
+
     try:
         if len(trials) == 1:
-            torch.manual_seed(trials[0].seed)
-            results = [settings.run(trials[0].seed, desks[0])]
+            (seed,) = waiting
+            torch.manual_seed(seed)
+            done(seed, settings.run(seed, desks[seed]), time.perf_counter() - start)
+        elif isinstance(settings, Trained):  # what has stopped is kept, whatever becomes of the others
+            settings.run_many(list(desks), list(desks.values()), done)
         else:
-            results = settings.run_many([trial.seed for trial in trials], desks)
-        flush_all(desks)
-        each = (time.perf_counter() - start) / len(trials)
-        for trial, found in zip(trials, results, strict=True):
-            store.done(trial, _numbers(study, found), seconds=each)
+            results = settings.run_many(list(desks), list(desks.values()))
+            each = (time.perf_counter() - start) / len(trials)
+            for seed, found in zip(desks, results, strict=True):
+                done(seed, found, each)
     except Exception:
-        flush_all(desks)
-        for trial in trials:
+        flush_all(list(desks.values()))
+        for trial in waiting.values():
             store.failed(trial, traceback.format_exc())
 
 

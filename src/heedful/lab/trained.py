@@ -13,7 +13,7 @@ class Cora(Trained):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -42,13 +42,25 @@ class Trained:
     def run(self, seed: int, lab: Desk) -> dict[str, float]:
         return self.found(self.experiment(lab.device, seed).run(seed, store=lab))
 
-    def run_many(self, seeds: Sequence[int], desks: Sequence[Desk]) -> list[dict[str, float]]:
+    def run_many(
+        self,
+        seeds: Sequence[int],
+        desks: Sequence[Desk],
+        done: Callable[[int, dict[str, float], float], object] | None = None,
+    ) -> list[dict[str, float]]:
+        """All seeds at once; `done(seed, numbers, seconds)` hears of each as it stops."""
         places = dict(zip(seeds, desks, strict=True))
+
+        def tell(outcome: Outcome) -> None:
+            if done is not None:
+                done(outcome.seed, self.found(outcome), outcome.history.seconds)
+
         outcomes = train_seeds(
             self.experiment(desks[0].device, seeds[0]),
             seeds,
             backend="stacked",
             store=places.__getitem__,
             progress=False,
+            done=tell,
         )
         return [self.found(outcome) for outcome in outcomes]
