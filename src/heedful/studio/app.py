@@ -8,14 +8,21 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 from anyio import to_thread
 from fastapi import Depends, FastAPI, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.responses import (
+    FileResponse,
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
@@ -25,9 +32,10 @@ from ..claims.page import summary
 from ..lab.compare import compare
 from ..lab.report import verdict
 from ..phrases import suggestion
-from . import board, forms
+from . import board, forms, looking, writing
 from .guard import HEADERS, Guard
 from .jobs import Jobs
+from .kept import Models
 from .live import Live, Moment, state
 
 LARGEST = 64 * 1024  # bytes of a form
@@ -62,6 +70,8 @@ def create(
     _runs(app, pages)
     _claims(app, pages)
     _doctor(app, pages)
+    _generate(app, pages)
+    _attention(app, pages)
     return app
 
 
@@ -71,6 +81,7 @@ class _Pages:
     def __init__(self, store: lab.Store):
         self.store, self.jobs = store, Jobs(store)
         self.live = Live(store, self.jobs)
+        self.models = Models(store)
         self.drawing = threading.Lock()  # matplotlib draws one thing at a time
         self.templates = Environment(
             loader=PackageLoader("heedful.studio", "pages"),
@@ -379,6 +390,70 @@ def _doctor(app: FastAPI, pages: _Pages) -> None:
         if known.get(name) is None:
             raise HTTPException(404, f"There is no report {name!r} in {pages.store.folder}/doctor.")
         return pages.show("report.html", here="doctor", name=name, report=known[name])
+
+
+def _generate(app: FastAPI, pages: _Pages) -> None:
+    @app.get("/generate")
+    def show_generate() -> Response:
+        return pages.show(
+            "generate.html", here="generate", models=pages.models.offered("text"), most=writing.LONGEST
+        )
+
+    @app.get("/generate/events")
+    def generate(request: Request) -> Response:
+        """Server-sent events: a token each; then what was copied; or `problem`."""
+        given = dict(request.query_params)
+
+        def tell() -> Iterator[str]:
+            try:
+                wish = writing.Wish.read(given)
+                for record in writing.write(pages.models.load(given.get("model", ""), "text"), wish):
+                    yield f"data: {json.dumps(record, allow_nan=False)}\n\n"
+                yield "event: over\ndata: {}\n\n"
+            except (ValueError, ImportError) as error:
+                yield f"event: problem\ndata: {json.dumps(str(error))}\n\n"
+
+        return StreamingResponse(tell(), media_type="text/event-stream")
+
+
+def _attention(app: FastAPI, pages: _Pages) -> None:
+    def seen(given: dict[str, str]) -> tuple[looking.View, looking.Seen]:
+        try:
+            view = looking.View.read(given)
+            found = pages.models.load(given["model"], "text") if given.get("model") else None
+            return view, looking.look(view, found)
+        except (ValueError, TypeError, ImportError) as error:
+            raise HTTPException(422, str(error)) from None
+
+    @app.get("/attention")
+    def show_attention(request: Request) -> Response:
+        given = dict(request.query_params)
+        return pages.show(
+            "attention.html",
+            here="attention",
+            models=pages.models.offered("text"),
+            similarities=looking.SIMILARITIES,
+            neighbors=looking.NEIGHBORS,
+            view=looking.View(),
+            most=looking.MOST,
+            given=given,
+        )
+
+    @app.get("/attention/picture")
+    def show_picture(request: Request) -> Response:
+        page = seen(dict(request.query_params))[1].page()
+        headers = {"Content-Security-Policy": looking.policy(page), "X-Frame-Options": "SAMEORIGIN"}
+        return HTMLResponse(page, headers=headers)
+
+    @app.get("/attention/plan")
+    def show_plan(request: Request) -> Response:
+        try:
+            view, found = seen(dict(request.query_params))
+            return PlainTextResponse(str(found.plan(view.length)))
+        except HTTPException as error:
+            return PlainTextResponse(error.detail, status_code=422)
+        except (ValueError, TypeError) as error:
+            return PlainTextResponse(str(error), status_code=422)
 
 
 def _about(study: lab.Study) -> str:

@@ -104,6 +104,15 @@ def _seeds(study: Study, given: str | None) -> int | None:
     return int(given)
 
 
+def number(given: Mapping[str, str], name: str, kind: type, default: Any) -> Any:
+    """A field as a number; what it is unless given."""
+    text = given.get(name, "").strip()
+    try:
+        return kind(text) if text else default
+    except ValueError:
+        raise ValueError(f"{name} is {text!r}; it takes a{' whole' * (kind is int)} number.") from None
+
+
 def _no_file(what: str, value: str) -> None:
     """Some settings name a file in a terminal (a text to train on). A page reads no files by name."""
     if set("/\\\0") & set(value) or value.startswith(("~", ".")) or Path(value).exists():

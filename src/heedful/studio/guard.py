@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -127,9 +127,9 @@ def _with_headers(send, path: str):
 
     async def sending(message) -> None:
         if message["type"] == "http.response.start":
-            names = {name for name, _ in added}
-            rest = [pair for pair in message.get("headers", []) if pair[0].lower() not in names]
-            message = {**message, "headers": rest + added}
+            own = list(message.get("headers", []))  # a page in a frame has a policy of its own
+            names = {name.lower() for name, _ in own}
+            message = {**message, "headers": own + [pair for pair in added if pair[0] not in names]}
         await send(message)
 
     return sending
