@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..cost import TRANSCENDENTAL, Cost, traffic
 from ..neighbors import Tile
 from ..position import toeplitz_block
-from ..transforms import forward_mode_active, functorch_active
 from .base import Call, Strategy, no_pairs
 from .cache import CacheState, append
 from .reference import pair_flops
-
-_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-_FLASH_BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+from .sdpa import added, sdpa
 
 
 class Fused(Strategy):
@@ -76,7 +71,7 @@ class Fused(Strategy):
         if width != query.shape[-1]:  # … and equal widths; zeros change no scores and no column that is kept
             wide = max(width, query.shape[-1])
             query, key, value = (F.pad(x, (0, wide - x.shape[-1])) for x in (query, key, value))
-        out = _sdpa(query, key, value, mask, causal, scale)
+        out = sdpa(query, key, value, mask, causal, scale)
         if width != out.shape[-1]:
             out = out[..., :width]
         return out if len(lead) == 1 else out.reshape(*lead, *out.shape[1:])
@@ -96,7 +91,7 @@ def _with_dropout(call: Call) -> Tensor:
     value = call.value.to(wide)
     if repeats > 1:
         key, value = (x.repeat_interleave(repeats, -3) for x in (key, value))
-    scores, mask, silent = query @ key.mT, _added(_mask(call), query), None
+    scores, mask, silent = query @ key.mT, added(_mask(call), query), None
     if mask is not None:
         silent = (mask == -torch.inf).all(-1, keepdim=True)  # they hear nobody: 0 in the end, no NaN before
         scores = scores + mask.masked_fill(silent, 0)
@@ -140,77 +135,3 @@ def _mask(call: Call) -> Tensor | None:
         return allowed
     bias = toeplitz_block(table, tile.rows, tile.columns, call.keys)
     return bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
-
-
-def _sdpa(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
-) -> Tensor:
-    """scaled_dot_product_attention, made differentiable as often as one likes."""
-    grouped = key.shape[-3] != query.shape[-3]
-    options: dict[str, Any] = {"is_causal": causal, "scale": scale, "enable_gqa": grouped}
-    if torch.compiler.is_compiling():
-        return F.scaled_dot_product_attention(query, key, value, mask, **options)
-    if functorch_active() or forward_mode_active():
-        with _composite():
-            return F.scaled_dot_product_attention(query, key, value, mask, **options)
-    tensors = (query, key, value) if mask is None else (query, key, value, mask)
-    if not torch.is_grad_enabled() or not any(x.requires_grad for x in tensors):
-        return F.scaled_dot_product_attention(query, key, value, mask, **options)
-    if torch._fused_sdp_choice(query, key, value, mask, 0.0, **options) == SDPBackend.MATH.value:
-        return F.scaled_dot_product_attention(query, key, value, mask, **options)
-    return _OnceFast.apply(query, key, value, mask, options)
-
-
-def _composite():
-    return sdpa_kernel(SDPBackend.MATH)
-
-
-class _OnceFast(torch.autograd.Function):
-    """Torch's fused kernel and fused backward; a backward to be differentiated itself runs the composite.
-
-    On the CPU this calls the kernels behind scaled_dot_product_attention directly, which is 50 µs cheaper a
-    step than differentiating through it from inside a backward pass.
-    """
-
-    @staticmethod
-    def forward(ctx, query, key, value, mask, options):
-        ctx.options = options
-        ctx.direct = query.device.type == "cpu" and not options["enable_gqa"]
-        if ctx.direct:
-            known = {"attn_mask": _added(mask, query), "scale": options["scale"]}
-            out, norms = _FLASH(query, key, value, 0.0, options["is_causal"], **known)
-            ctx.save_for_backward(query, key, value, mask, out, norms)
-            return out
-        ctx.save_for_backward(query, key, value, mask)
-        with torch.enable_grad():
-            ctx.inside = [x.detach().requires_grad_(x.requires_grad) for x in (query, key, value)]
-            ctx.out = F.scaled_dot_product_attention(*ctx.inside, mask, **options)
-        return ctx.out.detach()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        query, key, value, mask = ctx.saved_tensors[:4]
-        options, wanted = ctx.options, ctx.needs_input_grad
-        if torch.is_grad_enabled():
-            with _composite():
-                out = F.scaled_dot_product_attention(query, key, value, mask, **options)
-            inputs = [x for x, needed in zip((query, key, value), wanted, strict=False) if needed]
-            found = iter(torch.autograd.grad(out, inputs, gradient, create_graph=True))
-        elif ctx.direct:
-            out, norms = ctx.saved_tensors[4:]
-            known = {"attn_mask": _added(mask, query), "scale": options["scale"]}
-            found = _FLASH_BACKWARD(
-                gradient, query, key, value, out, norms, 0.0, options["is_causal"], **known
-            )
-            return *found, None, None
-        else:
-            inputs = [x for x, needed in zip(ctx.inside, wanted, strict=False) if needed]
-            found = iter(torch.autograd.grad(ctx.out, inputs, gradient, retain_graph=True))
-        return *(next(found) if needed else None for needed in wanted[:3]), None, None
-
-
-def _added(mask: Tensor | None, like: Tensor) -> Tensor | None:
-    """A boolean mask as what is added to the scores, the only form the kernel takes."""
-    if mask is None or mask.dtype != torch.bool:
-        return mask
-    return torch.zeros_like(mask, dtype=like.dtype).masked_fill(~mask, -torch.inf)

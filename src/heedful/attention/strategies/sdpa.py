@@ -1,0 +1,215 @@
+"""torch's scaled_dot_product_attention, differentiable as often as one likes, at the price of a bare call.
+
+Torch's fused kernels have no second derivative. So the kernels behind the function are called directly,
+forward and backward, from an autograd function of our own; a backward pass that is itself to be
+differentiated runs the composite. Differentiating through torch's function from inside a backward pass does
+as well, for 50 µs more a step on a CPU and 300 on a GPU; it is left to calls the kernels do not take as they
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ..transforms import forward_mode_active, functorch_active
+
+
+def sdpa(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> Tensor:
+    """softmax(scale·q·k + mask) v for (batch, heads, length, dim); key and value may have fewer heads."""
+    grouped = key.shape[-3] != query.shape[-3]
+    options: dict[str, Any] = {"is_causal": causal, "scale": scale, "enable_gqa": grouped}
+    if torch.compiler.is_compiling():
+        return F.scaled_dot_product_attention(query, key, value, mask, **options)
+    if functorch_active() or forward_mode_active():
+        return _composite(query, key, value, mask, options)
+    learned = mask is not None and mask.requires_grad
+    wanted = query.requires_grad or key.requires_grad or value.requires_grad or learned
+    if not (wanted and torch.is_grad_enabled()):
+        return F.scaled_dot_product_attention(query, key, value, mask, **options)
+    if learned:  # not every kernel gives a mask its gradient
+        return _composite(query, key, value, mask, options)
+    backend = torch._fused_sdp_choice(query, key, value, mask, 0.0, **options)
+    if backend == SDPBackend.MATH.value:
+        return F.scaled_dot_product_attention(query, key, value, mask, **options)
+    kernel = _KERNELS.get((query.device.type, backend))
+    if kernel is not None and not kernel.takes(query, mask, grouped):
+        kernel = None
+    return _OnceFast.apply(query, key, value, mask, options, kernel)
+
+
+def added(mask: Tensor | None, like: Tensor) -> Tensor | None:
+    """A boolean mask as what is added to the scores, the only form the kernels take."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=like.dtype).masked_fill(~mask, -torch.inf)
+
+
+def _composite(query, key, value, mask, options) -> Tensor:
+    with sdpa_kernel(SDPBackend.MATH):
+        return F.scaled_dot_product_attention(query, key, value, mask, **options)
+
+
+class _OnceFast(torch.autograd.Function):
+    """A fused kernel and its fused backward; a backward to be differentiated itself runs the composite."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, mask, options, kernel):
+        ctx.options, ctx.kernel = options, kernel
+        if kernel is not None:
+            causal, scale = options["is_causal"], options["scale"]
+            out, kept, ctx.sizes = kernel.forward(query, key, value, mask, causal, scale)
+            ctx.save_for_backward(query, key, value, mask, out, *kept)
+            return out
+        ctx.save_for_backward(query, key, value, mask)
+        with torch.enable_grad():
+            ctx.inside = [x.detach().requires_grad_(x.requires_grad) for x in (query, key, value)]
+            ctx.out = F.scaled_dot_product_attention(*ctx.inside, mask, **options)
+        return ctx.out.detach()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        query, key, value, mask, *kept = ctx.saved_tensors  # kept starts with the result
+        options, wanted = ctx.options, ctx.needs_input_grad[:3]
+        if torch.is_grad_enabled():
+            out = _composite(query, key, value, mask, options)
+            found = _gradients(out, (query, key, value), wanted, gradient, create_graph=True)
+        elif ctx.kernel is not None:
+            causal, scale = options["is_causal"], options["scale"]
+            found = ctx.kernel.backward(gradient, query, key, value, mask, kept, ctx.sizes, causal, scale)
+        else:
+            found = _gradients(ctx.out, ctx.inside, wanted, gradient, retain_graph=True)
+        return *found, None, None, None
+
+
+def _gradients(out, inputs, wanted, gradient, **options):
+    needed = [x for x, needs in zip(inputs, wanted, strict=True) if needs]
+    found = iter(torch.autograd.grad(out, needed, gradient, **options))
+    return [next(found) if needs else None for needs in wanted]
+
+
+class _Kernel(NamedTuple):
+    """One of torch's kernels: which calls it takes as they are, and its two passes.
+
+    forward(query, key, value, mask, causal, scale) gives the result and what to keep, tensors and sizes;
+    backward takes the gradient, query, key, value, mask, the result, what was kept, causal and scale.
+    """
+
+    takes: Callable[..., bool]
+    forward: Callable[..., tuple[Tensor, tuple, tuple]]
+    backward: Callable[..., Any]
+
+
+def _on_cpu(forward, backward) -> _Kernel:
+    def run(query, key, value, mask, causal, scale):
+        out, norms = forward(query, key, value, 0.0, causal, attn_mask=added(mask, query), scale=scale)
+        return out, (norms,), ()
+
+    def back(gradient, query, key, value, mask, kept, sizes, causal, scale):
+        known = {"attn_mask": added(mask, query), "scale": scale}
+        return backward(gradient, query, key, value, *kept, 0.0, causal, **known)
+
+    return _Kernel(lambda query, mask, grouped: not grouped, run, back)
+
+
+def _flash(forward, backward) -> _Kernel:
+    def run(query, key, value, mask, causal, scale):
+        out, norms, starts, stops, queries, keys, seed, offset, _ = forward(
+            query, key, value, 0.0, causal, False, scale=scale
+        )
+        return out, (norms, starts, stops, seed, offset), (queries, keys)
+
+    def back(gradient, query, key, value, mask, kept, sizes, causal, scale):
+        out, norms, starts, stops, seed, offset = kept
+        known = (out, norms, starts, stops, *sizes, 0.0, causal, seed, offset)
+        return backward(gradient, query, key, value, *known, scale=scale)
+
+    # Torch pads other widths before the kernel.
+    return _Kernel(lambda query, mask, grouped: mask is None and query.shape[-1] % 8 == 0, run, back)
+
+
+def _efficient(forward, backward) -> _Kernel:
+    def run(query, key, value, mask, causal, scale):
+        out, norms, seed, offset = forward(query, key, value, None, True, 0.0, causal, scale=scale)
+        return out, (norms, seed, offset), ()
+
+    def back(gradient, query, key, value, mask, kept, sizes, causal, scale):
+        known = (None, *kept, 0.0, [True, True, True, False], causal)
+        return backward(gradient, query, key, value, *known, scale=scale)[:3]
+
+    # Torch aligns a mask in memory before the kernel.
+    return _Kernel(lambda query, mask, grouped: mask is None and not grouped, run, back)
+
+
+def _cudnn(forward, backward) -> _Kernel:
+    def run(query, key, value, mask, causal, scale):
+        out, norms, starts, stops, queries, keys, seed, offset, _ = forward(
+            query, key, value, None, True, 0.0, causal, False, scale=scale
+        )
+        return out, (norms, seed, offset, starts, stops), (queries, keys)
+
+    def back(gradient, query, key, value, mask, kept, sizes, causal, scale):
+        out, norms, seed, offset, starts, stops = kept
+        known = (out, norms, seed, offset, None, starts, stops, *sizes, 0.0, causal)
+        return backward(gradient, query, key, value, *known, scale=scale)
+
+    # Torch gives this kernel another number for −∞.
+    return _Kernel(lambda query, mask, grouped: mask is None, run, back)
+
+
+def _known(name: str, forward: str, backward: str):
+    """Kernel and backward kernel by name, if this torch has them and they take what is passed here."""
+    found = []
+    for suffix, expected in (("", forward), ("_backward", backward)):
+        packet = getattr(torch.ops.aten, f"_scaled_dot_product_{name}{suffix}", None)
+        overload = getattr(packet, "default", None)
+        if overload is None or [x.name for x in overload._schema.arguments] != expected.split():
+            return None
+        found.append(overload)
+    return found
+
+
+_SIGNATURES = (
+    (
+        ("cpu", SDPBackend.FLASH_ATTENTION),
+        _on_cpu,
+        "flash_attention_for_cpu",
+        "query key value dropout_p is_causal attn_mask scale",
+        "grad_out query key value out logsumexp dropout_p is_causal attn_mask scale",
+    ),
+    (
+        ("cuda", SDPBackend.FLASH_ATTENTION),
+        _flash,
+        "flash_attention",
+        "query key value dropout_p is_causal return_debug_mask scale",
+        "grad_out query key value out logsumexp cum_seq_q cum_seq_k max_q max_k dropout_p is_causal "
+        "philox_seed philox_offset scale",
+    ),
+    (
+        ("cuda", SDPBackend.EFFICIENT_ATTENTION),
+        _efficient,
+        "efficient_attention",
+        "query key value attn_bias compute_log_sumexp dropout_p is_causal scale",
+        "grad_out_ query key value attn_bias out logsumexp philox_seed philox_offset dropout_p "
+        "grad_input_mask is_causal scale",
+    ),
+    (
+        ("cuda", SDPBackend.CUDNN_ATTENTION),
+        _cudnn,
+        "cudnn_attention",
+        "query key value attn_bias compute_log_sumexp dropout_p is_causal return_debug_mask scale",
+        "grad_out query key value out logsumexp philox_seed philox_offset attn_bias cum_seq_q cum_seq_k "
+        "max_q max_k dropout_p is_causal scale",
+    ),
+)
+_KERNELS: dict[tuple[str, int], _Kernel] = {}
+for (_device, _backend), _made, *_wanted in _SIGNATURES:
+    if _found := _known(*_wanted):
+        _KERNELS[_device, _backend.value] = _made(*_found)

@@ -1,0 +1,160 @@
+"""Torch's kernels called directly: the arguments torch itself would pass, and on a GPU its results."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from heedful import Causal, Everyone, Graph, Relative, attend
+from heedful.attention.strategies import sdpa
+
+ON_GPU = [key for key in sdpa._KERNELS if key[0] == "cuda"]
+NAMES = ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
+BACKENDS = {getattr(SDPBackend, name).value: getattr(SDPBackend, name) for name in NAMES}
+
+
+class Heard(TorchDispatchMode):
+    """The calls of attention kernels, tensors as their shapes."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if "scaled_dot_product" in str(function):
+            plain = [tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args]
+            self.calls.append((str(function), plain, kwargs))
+        return function(*args, **(kwargs or {}))
+
+
+def test_this_torch_has_the_kernels_as_they_are_known():
+    assert set(sdpa._KERNELS) == {("cpu", 1), ("cuda", 1), ("cuda", 2), ("cuda", 3)}
+
+
+@pytest.mark.parametrize("key", ON_GPU, ids=lambda key: BACKENDS[key[1]].name)
+def test_kernels_get_what_autograd_would_pass(key):
+    """On the meta device, where kernels have no numbers: torch's own backward pass is the judge."""
+    kernel, scale = sdpa._KERNELS[key], 0.3
+
+    def calls(run):
+        shapes = ((2, 4, 128, 64), (2, 4, 256, 64), (2, 4, 256, 64))
+        tensors = [torch.empty(s, device="meta", dtype=torch.bfloat16, requires_grad=True) for s in shapes]
+        with Heard() as heard:
+            run(*tensors).sum().backward()
+        return heard.calls
+
+    options = {"is_causal": True, "scale": scale, "enable_gqa": False}
+    ours = calls(lambda q, k, v: sdpa._OnceFast.apply(q, k, v, None, options, kernel))
+    torchs = calls(lambda q, k, v: kernel.forward(q, k, v, None, True, scale)[0])
+    assert len(ours) == 2 and ours == torchs
+
+
+gpu = pytest.mark.gpu
+
+
+@pytest.fixture
+def cuda():
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return "cuda"
+
+
+def draw(dtype, device, heads=4, key_heads=4, queries=192, keys=192, dim=64):
+    shapes = ((2, heads, queries, dim), (2, key_heads, keys, dim), (2, key_heads, keys, dim))
+    return [torch.randn(s, device=device).to(dtype).requires_grad_() for s in shapes]
+
+
+def with_gradients(function, tensors, gradient):
+    out = function(*tensors)
+    return out, *torch.autograd.grad(out, tensors, gradient)
+
+
+def close(found, exact, dtype):
+    tolerance = {torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
+    for one, other in zip(found, exact, strict=True):
+        assert one.dtype == dtype
+        assert (one.double() - other).abs().max() <= tolerance * other.abs().max()
+
+
+@gpu
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("dim", [64, 20])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=lambda backend: backend.name)
+def test_gradients_on_a_gpu(backend, dtype, dim, grouped, causal, cuda):
+    """Where torch would take a kernel, so do we, and outputs and gradients are those of float64."""
+    tensors = draw(dtype, cuda, key_heads=2 if grouped else 4, dim=dim)
+    gradient = torch.randn(2, 4, 192, dim, device=cuda).to(dtype)
+    exact = [t.detach().double().requires_grad_() for t in tensors]
+    neighbors = Causal() if causal else Everyone()
+    expected = with_gradients(
+        lambda q, k, v: attend(q, k, v, neighbors=neighbors, strategy="reference"), exact, gradient.double()
+    )
+    with sdpa_kernel([backend, SDPBackend.MATH]):
+        found = with_gradients(
+            lambda q, k, v: attend(q, k, v, neighbors=neighbors, strategy="fused"), tensors, gradient
+        )
+    close(found, expected, dtype)
+
+
+@gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_differentiating_inside_a_backward_pass(dtype, cuda, monkeypatch):
+    tensors = draw(dtype, cuda)
+    monkeypatch.setattr(sdpa, "_gradients", lambda *_, **__: pytest.fail("took the long way"))
+    attend(*tensors, strategy="fused").sum().backward()
+    attend(*tensors, neighbors=Causal(), strategy="fused").sum().backward()
+
+
+@gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_second_derivatives_on_a_gpu(dtype, cuda):
+    tensors = draw(dtype, cuda, queries=24, keys=24)
+
+    def penalty(run, tensors):
+        first = torch.autograd.grad(run(*tensors).square().sum(), tensors, create_graph=True)
+        return torch.autograd.grad(sum(x.square().sum() for x in first), tensors)
+
+    exact = [t.detach().double().requires_grad_() for t in tensors]
+    expected = penalty(lambda q, k, v: attend(q, k, v, strategy="reference"), exact)
+    found = penalty(lambda q, k, v: attend(q, k, v, strategy="fused"), tensors)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.double() - other).norm() <= (1e-4 if dtype == torch.float32 else 5e-2) * other.norm()
+
+
+@gpu
+def test_forward_mode_on_a_gpu(cuda):
+    q, k, v = (t.detach() for t in draw(torch.float32, cuda))
+    run = lambda q: attend(q, k, v, strategy="fused")  # noqa: E731
+    exact = lambda q: F.scaled_dot_product_attention(q, k.double(), v.double())  # noqa: E731
+    found = torch.func.jvp(run, (q,), (q,))[1]
+    expected = torch.func.jvp(exact, (q.double(),), (q.double(),))[1]
+    assert (found - expected).abs().max() <= 1e-4 * expected.abs().max()
+
+
+@gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_masks_on_a_gpu(dtype, cuda):
+    """Listeners without neighbours get 0 and pass no gradient on; a mask that is learned gets its own."""
+    allowed = torch.rand(192, 192) < 0.1
+    allowed[5] = allowed[100] = False
+    target, source = allowed.nonzero(as_tuple=True)
+    graph = Graph.from_edges(source, target, nodes=192).to(cuda)
+    tensors = draw(dtype, cuda)
+    out, *gradients = with_gradients(
+        lambda q, k, v: attend(q, k, v, neighbors=graph, strategy="fused"),
+        tensors,
+        torch.ones_like(tensors[0]),
+    )
+    assert (out[:, :, [5, 100]] == 0).all() and (gradients[0][:, :, [5, 100]] == 0).all()
+    assert all(x.isfinite().all() for x in (out, *gradients))
+
+    table = torch.randn(2 * 191 + 1, device=cuda, requires_grad=True)
+    learned = lambda way, tensors, table: attend(*tensors, position=Relative(table), strategy=way)  # noqa: E731
+    exact, double = [t.detach().double() for t in tensors], table.detach().double().requires_grad_()
+    (expected,) = torch.autograd.grad(learned("reference", exact, double).square().sum(), double)
+    (found,) = torch.autograd.grad(learned("fused", tensors, table).float().square().sum(), table)
+    tolerance = {torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 5e-2}[dtype]
+    assert (found.double() - expected).norm() <= tolerance * expected.norm()
