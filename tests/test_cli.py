@@ -360,6 +360,22 @@ def test_bench_by_name_with_json(capsys, fake_benchmarks, tmp_path):
     assert json.loads(out) == [result]
 
 
+def test_a_benchmark_that_breaks_loses_nothing(capsys, monkeypatch, tmp_path):
+    def measured(self, *, quick, device):
+        if self.name == "two":
+            raise RuntimeError("no [room] left")
+        return bench.Result(self.name, self.title, [{"ms": 1.5}], "faster", True)
+
+    known = {name: bench.Benchmark(name, f"About {name}", name) for name in ("one", "two", "three")}
+    monkeypatch.setattr(bench, "BENCHMARKS", known)
+    monkeypatch.setattr(bench.Benchmark, "run", measured)
+    status, out, _ = run(capsys, "bench", "--json", str(tmp_path / "found.json"))
+    assert status == 1 and "broke: RuntimeError: no [room] left" in out and "About three" in out
+    kept = json.loads((tmp_path / "found.json").read_text())
+    assert [entry["name"] for entry in kept] == ["one", "two", "three"]
+    assert "no [room] left" in kept[1]["settings"]["error"]
+
+
 def test_bench_lists(capsys, fake_benchmarks):
     status, out, _ = run(capsys, "bench", "--list")
     assert status == 0 and "one" in out and "About two" in out and fake_benchmarks == []

@@ -204,3 +204,28 @@ def test_in_both_keeps_what_edges_carry():
         _ = graph | Graph.from_edges([0], [1])
     with pytest.raises(TypeError, match="unsupported operand"):
         _ = graph & 3
+
+
+def test_local_order_puts_neighbours_next_to_each_other():
+    nodes = 40
+    line = torch.arange(nodes)
+    shuffled = torch.randperm(nodes)
+    graph = Graph.from_edges(
+        shuffled[line[:-1]], shuffled[line[1:]], nodes=nodes, weight=torch.randn(nodes - 1)
+    )
+    order = graph.local_order()
+    assert order.sort().values.equal(line)
+    near = graph.permute(order)
+    assert (near.source - near.target).abs().max() == 1  # a line, however numbered, is a line again
+    x = torch.randn(nodes, 3)
+    torch.testing.assert_close(near.propagate(x[order]), graph.propagate(x)[order])
+
+
+@pytest.mark.parametrize("graph", [Graph.empty(0), Graph.empty(3), Graph.from_edges([0, 0, 2], [0, 0, 1])])
+def test_local_order_of_loners_loops_and_nothing(graph):
+    assert graph.local_order().sort().values.equal(torch.arange(graph.nodes))
+
+
+def test_local_order_takes_one_kind_of_nodes():
+    with pytest.raises(ValueError, match="bipartite"):
+        Graph.from_edges([0], [1], sources=2, targets=3).local_order()

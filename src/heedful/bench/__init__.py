@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
@@ -67,6 +68,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         ("window", "Windows: memory against length, time against a dense mask", "window"),
         ("generation", "Text from GPT-micro with a cache, against transformers", "generation"),
         ("training", "A training step of GPT-micro, against transformers", "training"),
+        ("locality", "Nodes numbered next to those they listen to", "locality"),
         ("seeds", "Ten seeds of a GCN stacked, against a plain loop", "seeds"),
         ("gat-seeds", "The cora study's GAT over many seeds, against PyG's example", "studies:run_gat"),
         ("padding-study", "Seeds of the padding study, against a plain loop", "studies:run_padding"),
@@ -89,6 +91,10 @@ ON_CUDA: dict[str, Benchmark] = {
         ("relative", "Relative tables against SDPA with a dense bias", "softmax_cuda:run_relative"),
         ("training", "A training step of GPT-mini, compiled, against plain code", "gpt_cuda:run_training"),
         ("generation", "Text from GPT-mini, against transformers", "gpt_cuda:run_generation"),
+        ("cudnn", "A GAT layer against cuDNN's graph attention", "cudnn_cuda"),
+        ("locality", "Nodes numbered next to those they listen to", "locality"),
+        ("padding-study", "The padding study, every net and seed", "studies:run_padding_whole"),
+        ("regret", "How often the planner picks the fastest strategy", "regret"),
     )
 }
 
@@ -99,7 +105,7 @@ def table(device: str) -> dict[str, Benchmark]:
 
 
 def run(names: Sequence[str] = (), *, quick: bool = False, device: str = "cpu") -> Iterator[Result]:
-    """Run the named benchmarks, or all, one after another."""
+    """Run the named benchmarks, or all, one after another. One that breaks says so, and the next goes on."""
     if device == "cuda":
         import torch
 
@@ -110,7 +116,12 @@ def run(names: Sequence[str] = (), *, quick: bool = False, device: str = "cpu") 
     if unknown:
         raise ValueError(f"bench: {unknown[0]!r} is unknown; there are {', '.join(known)}.")
     for name in names or known:
-        yield known[name].run(quick=quick, device=device)
+        try:
+            yield known[name].run(quick=quick, device=device)
+        except Exception as error:
+            settings = {"quick": quick, "device": device, "error": traceback.format_exc()}
+            verdict = f"broke: {type(error).__name__}: {error}"
+            yield Result(name, known[name].title, [], verdict, False, machine(), settings=settings)
 
 
 def machine() -> str:

@@ -44,11 +44,17 @@ class Bench:
         for result in bench.run(list(self.names), quick=self.quick, device=self.device):
             results.append(result.to_dict())
             if not silent:
-                show_rows(result.rows, console, f"{result.name}: {result.title}")
-                console.print(result.verdict, style="bold", highlight=False, soft_wrap=True)
+                self._write(results)  # what is measured is not lost with what comes after it
+                if result.rows:
+                    show_rows(result.rows, console, f"{result.name}: {result.title}")
+                console.print(
+                    result.verdict if result.rows else f"{result.name}: {result.verdict}",
+                    style="bold", highlight=False, soft_wrap=True, markup=False,
+                )  # fmt: skip
                 console.print()
-        self._write(results)
-        return 0
+        if silent:
+            self._write(results)
+        return int(any("error" in result["settings"] for result in results))
 
     def _write(self, results) -> None:
         if self.json is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -149,6 +150,22 @@ def permute(graph: Graph, order) -> Graph:
             f"permute(): order has {len(order)} entries, the graph {graph.nodes} nodes; list each once."
         )
     return subgraph(graph, order, where="permute()")
+
+
+def local_order(graph: Graph) -> Tensor:
+    """See `Graph.local_order`."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    nodes = graph.nodes
+    if not nodes:
+        return torch.zeros(0, dtype=torch.int64, device=graph.device)
+    rowptr, col = graph.rowptr.cpu().numpy(), graph.col.cpu().numpy()
+    # Ones, because a weight of 0 would be no edge.
+    listens = csr_array((np.ones(len(col), np.int8), col, rowptr), shape=(nodes, nodes))
+    both = (listens + listens.T).tocsr()
+    order = reverse_cuthill_mckee(both, symmetric_mode=True).astype(np.int64)
+    return torch.from_numpy(order).to(graph.device)
 
 
 def distinct(name: str, index: Tensor, *, where: str) -> None:

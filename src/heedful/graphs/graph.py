@@ -412,6 +412,18 @@ class Graph:
         """
         return edit.permute(self, order)
 
+    def local_order(self) -> Tensor:
+        """An order for `permute` that puts nodes next to those they listen to, (nodes,).
+
+        Reverse Cuthill–McKee. Whoever gathers from a graph so numbered mostly finds in the caches what its last listener asked for.
+        It changes no result: permute the graph and the nodes' features alike.
+
+        >>> ring = Graph.from_edges([0, 3, 1, 4], [3, 1, 4, 2])                       # 0 3 1 4 2 in a row
+        >>> ring.permute(ring.local_order()).to_edge_index().diff(dim=0).abs().tolist()
+        [[1, 1, 1, 1]]
+        """
+        return edit.local_order(self)
+
     # Degrees and matrices
 
     def degree(self, *, weighted: bool = False) -> Tensor:
