@@ -415,8 +415,8 @@ class Graph:
     def local_order(self) -> Tensor:
         """An order for `permute` that puts nodes next to those they listen to, (nodes,).
 
-        Reverse Cuthill–McKee. Whoever gathers from a graph so numbered mostly finds in the caches what its last listener asked for.
-        It changes no result: permute the graph and the nodes' features alike.
+        Reverse Cuthill–McKee. Whoever gathers from a graph so numbered mostly finds in the caches what its
+        last listener asked for. It changes no result: permute the graph and the nodes' features alike.
 
         >>> ring = Graph.from_edges([0, 3, 1, 4], [3, 1, 4, 2])                       # 0 3 1 4 2 in a row
         >>> ring.permute(ring.local_order()).to_edge_index().diff(dim=0).abs().tolist()
