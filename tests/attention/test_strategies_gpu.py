@@ -1,0 +1,129 @@
+"""On a CUDA device every strategy computes what the reference does on the CPU in float64, and trains alike."""
+
+import pytest
+import torch
+
+from heedful import attend, explain
+from heedful.attention.calibrate import example
+from heedful.attention.strategies import STRATEGIES
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+DEVICE = "cuda"
+PROBLEMS = [
+    ("softmax", "everyone", "none"),
+    ("softmax", "causal", "none"),
+    ("softmax", "causal", "relative"),
+    ("softmax", "window:16", "alibi"),
+    ("softmax", "global:8", "none"),
+    ("softmax", "graph:6", "none"),
+    ("polynomial", "everyone", "none"),
+    ("polynomial", "causal", "none"),
+    ("polynomial", "everyone", "relative"),
+    ("polynomial", "graph:6", "none"),
+    ("elu", "everyone", "none"),
+    ("elu", "causal", "alibi"),
+    ("additive", "everyone", "none"),
+    ("additive", "graph:6", "none"),
+    ("additive", "window:16", "none"),
+    ("uniform", "everyone", "none"),
+    ("uniform", "causal", "none"),
+    ("uniform", "graph:6", "none"),
+]
+# Of the largest number: float32 sums in another order, TF32 nowhere; half precision rounds what comes in and out.
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 4e-3}
+
+
+def drawn(problem, seed, device, dtype=torch.float32, length=200):
+    found = example(*problem, heads=4, length=length, dim=16, training=True, device=device, seed=seed)
+    tensors = [(0.5 * x).to(dtype) for x in (found.query, found.key, found.value)]
+    return tensors, found.options
+
+
+def gradients(tensors, options, strategy):
+    leaves = [x.detach().requires_grad_() for x in tensors]
+    out = attend(*leaves, strategy=strategy, **options)
+    return out.detach(), *torch.autograd.grad(out, leaves, torch.ones_like(out).cumsum(-1), allow_unused=True)
+
+
+def expected(problem, seed, dtype):
+    tensors, options = drawn(problem, seed, "cpu", dtype)
+    return gradients([x.double() for x in tensors], options, "reference")
+
+
+def close(found, wanted, dtype):
+    for one, other in zip(found, wanted, strict=True):
+        if one is None or other is None:  # nobody asks a uniform listener whom it prefers
+            assert (one is None or not one.any()) and (other is None or not other.any())
+            continue
+        assert one.isfinite().all()
+        assert (one.cpu().double() - other).abs().max() <= TOLERANCE[dtype] * max(other.abs().max(), 1)
+
+
+def takers(tensors, options):
+    """The exact strategies that train on these."""
+    plan = explain(*(x.detach().requires_grad_() for x in tensors), **options)
+    return [c.name for c in plan.candidates if not c.reason and STRATEGIES[c.name].exact]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("problem", PROBLEMS, ids=" ".join)
+def test_every_strategy_agrees(problem, dtype, seed):
+    tensors, options = drawn(problem, seed, DEVICE, dtype)
+    wanted = expected(problem, seed, dtype)
+    names = takers(tensors, options)
+    assert len(names) >= 2  # the reference and at least one more
+    for name in names:
+        close(gradients(tensors, options, name), wanted, dtype)
+    close(gradients(tensors, options, "auto"), wanted, dtype)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=" ".join)
+def test_the_planned_one_compiles_whole(problem, seed):
+    tensors, options = drawn(problem, seed, DEVICE)
+    compiled = torch.compile(lambda q, k, v: attend(q, k, v, **options), fullgraph=True, dynamic=False)
+    torch.testing.assert_close(compiled(*tensors), attend(*tensors, **options), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=" ".join)
+def test_autocast(problem, seed):
+    tensors, options = drawn(problem, seed, DEVICE)
+    with torch.autocast(DEVICE, torch.bfloat16):
+        found = attend(*tensors, **options)
+    wanted = expected(problem, seed, torch.float32)[0]
+    assert (found.cpu().double() - wanted).abs().max() <= TOLERANCE[torch.bfloat16] * max(
+        wanted.abs().max(), 1
+    )
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=" ".join)
+def test_twice_is_the_same_to_the_bit(problem, seed):
+    """Whatever has no atomics; torch's own flash and flex backward passes have."""
+    tensors, options = drawn(problem, seed, DEVICE)
+    for name in set(takers(tensors, options)) - {"fused", "flex"}:
+        once, again = (gradients(tensors, options, name) for _ in range(2))
+        for one, other in zip(once, again, strict=True):
+            assert one is other is None or torch.equal(one, other), name
+
+
+@pytest.mark.parametrize("name", ["sorted", "toeplitz", "banded", "tiled", "factored", "scan", "sparse"])
+def test_memory_does_not_grow_with_pairs(name, seed):
+    """Four times as long takes about four times the memory, not sixteen."""
+    from heedful.attention.measure import peak_memory
+
+    problem = {
+        "sorted": ("additive", "everyone", "none"),
+        "toeplitz": ("elu", "everyone", "relative"),
+        "banded": ("softmax", "window:32", "none"),
+        "tiled": ("polynomial", "everyone", "alibi"),
+        "factored": ("polynomial", "everyone", "none"),
+        "scan": ("polynomial", "causal", "none"),
+        "sparse": ("softmax", "graph:8", "none"),
+    }[name]
+    peaks = []
+    for length in (4096, 16384):
+        tensors, options = drawn(problem, seed, DEVICE, length=length)
+        peaks.append(peak_memory(lambda t=tensors, o=options: gradients(t, o, name), DEVICE))
+    assert peaks[1] <= 6 * peaks[0]
