@@ -109,9 +109,9 @@ def test_extrapolation(small, tmp_path):
 
 def test_degradation(small, tmp_path):
     found, _ = look(small("degradation"), tmp_path)
-    assert found["batch plain 56"]["train"] > found["batch plain 20"]["train"] + 20
-    assert found["batch residual 56"]["train"] < 20
-    assert found["batch plain 56"]["slope"] > found["batch plain 20"]["slope"] + 1
+    assert found["digits batch he plain 56"]["train"] > found["digits batch he plain 20"]["train"] + 20
+    assert found["digits batch he residual 56"]["train"] < 20
+    assert found["digits batch he plain 56"]["slope"] > found["digits batch he plain 20"]["slope"] + 1
 
 
 def test_kernels(tmp_path):

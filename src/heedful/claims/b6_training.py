@@ -18,7 +18,7 @@ from .studies import judged
 def degradation(draw, *, results=None):
     found = judged("degradation", draw.runs) if results is None else results
     error = {
-        (net, depth): found.of(norm="batch", net=net, depth=depth)()("train")
+        (net, depth): found.of(norm="batch", init="he", net=net, depth=depth)()("train")
         for net in ("plain", "residual")
         for depth in (20, 56)
     }

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from .. import doctor
 from ..lab import Figure, study
-from ..lab.figures import COLOURS, canvas
+from ..lab.figures import COLOURS, canvas, mean_curve
 from ..models import PlainNet, ResNet
 from ..probes import gradient_norms
 from ..training import Batches, train
@@ -20,6 +20,8 @@ from ._images import images as labelled
 from ._images import moved
 
 GRADIENT = "gradient norm"
+PAPER = "He et al. on whole CIFAR-10, 64k steps"
+RESIDUAL = {20: 8.75, 56: 6.97}  # test error, %, by depth
 
 
 @study(
@@ -33,7 +35,8 @@ class Degradation:
     """Plain and residual nets of the same widths, told apart by what they make of their *training* set.
 
     `slope` is the gradient's norm in the first convolution over that in the last, before training: little a
-    layer, but over fifty-six it adds up, and either way, up or down, no step size suits all layers.
+    layer, but over fifty-six it adds up, and either way, up or down, no step size suits all layers. Without
+    norm the rate is a tenth. A net whose loss stops being a number counts with the errors it then makes.
     """
 
     net: Literal["plain", "residual"] = "plain"
@@ -45,22 +48,29 @@ class Degradation:
     batch: int = 128
     rate: float = 0.1
 
-    axes = ("norm", "net", "depth")
-    quick = {"dataset": "digits", "epochs": 8, "rate": 0.05, "axes": {"norm": ["batch"]}}
-    full = {"axes": {"norm": ["batch", "none"]}}
+    axes = ("dataset", "norm", "init", "net", "depth")
+    quick = {
+        "epochs": 8,
+        "rate": 0.05,
+        "axes": {"dataset": ["digits"], "norm": ["batch"], "init": ["he"]},
+    }
+    full = {"axes": {"dataset": ["cifar10-10k"]}}
     seeds = {"quick": 1, "full": 3}
     metrics = {
         "train": "error on the training images, %",
         "test": "error on the test images, %",
         "slope": "gradient of the first over that of the last convolution, at the start, log₁₀",
+        "diverged": "runs whose loss stopped being a number, %",
     }
     published = {
-        ("batch", "residual", 20): {
-            "test": Figure(8.75, within=1.0, source="He et al., whole CIFAR-10, 64k steps")
-        },
-        ("batch", "residual", 56): {
-            "test": Figure(6.97, within=1.0, source="He et al., whole CIFAR-10, 64k steps")
-        },
+        ("cifar10", "batch", "he", "residual", depth): {"test": Figure(error, within=1.0, source=PAPER)}
+        for depth, error in RESIDUAL.items()
+    }
+    also = {
+        PAPER: {
+            ("cifar10-10k", "batch", "he", "residual", depth): {"test": Figure(error)}
+            for depth, error in RESIDUAL.items()
+        }
     }
 
     def run(self, seed, lab):
@@ -94,11 +104,16 @@ class Degradation:
             if training.row is None and training.step in moments:
                 _log(lab, _gradients(training.model, x, y), moments[training.step])
 
-        train(
-            model, loss, feed, optimizer, epochs=self.epochs, schedule=schedule, callbacks=[along],
-            progress=False, store=lab,
-        )  # fmt: skip
+        diverged = False
+        try:
+            train(
+                model, loss, feed, optimizer, epochs=self.epochs, schedule=schedule, callbacks=[along],
+                progress=False, store=lab,
+            )  # fmt: skip
+        except FloatingPointError:  # which is an answer, too
+            diverged = True
         return {
+            "diverged": 100.0 * diverged,
             "train": _error(model, x, y),
             "test": _error(model, sets.test, sets.truth),
             "slope": math.log10(max(convolutions[0], 1e-30) / max(convolutions[-1], 1e-30)),
@@ -118,44 +133,59 @@ class Degradation:
     @staticmethod
     def verdict(result):
         said = []
-        for norm in ("batch", "none"):
+        for norm, init in _forms(result):
             for net in ("plain", "residual"):
                 found = {
                     chosen["depth"]: summary.mean
                     for key, chosen, _ in result.variants()
-                    if (chosen["norm"], chosen["net"]) == (norm, net)
+                    if (chosen["norm"], chosen["init"], chosen["net"]) == (norm, init, net)
                     and (summary := result.summary(key, "train")) is not None
                 }
                 if len(found) == 2:
                     said.append(
-                        f"{net}, {norm} norm: {found[20]:.1f} % at 20 layers, {found[56]:.1f} % at 56"
+                        f"{net}, {norm} norm, {init}: {found[20]:.1f} % at 20 layers, {found[56]:.1f} % at 56"
                     )
         return "training error, " + "; ".join(said)
 
     @staticmethod
     def figure(result):
-        """The loss while training, and the size of the gradient along depth, before and at the end."""
-        figure, axes = canvas(13, 3.6, ncols=3)
+        """The loss while training, and the size of the gradient along depth, before and at the end.
+
+        A row for every norm and initialisation.
+        """
+        forms = _forms(result)
+        figure, axes = canvas(13, 0.6 + 3.0 * len(forms), nrows=len(forms), ncols=3, squeeze=False)
         names = ("loss", f"{GRADIENT}, before training", f"{GRADIENT}, at the end")
-        for place, (key, chosen, label) in enumerate(result.variants()):
-            trials = [t for t in result.trials if t.key == key and t.status == "done"]
-            for axis, name in zip(axes, names, strict=True):
-                curves = [result.store.curves(trial).get(name, []) for trial in trials]
-                if curves and curves[0]:
-                    steps = [step for step, _ in curves[0]]
-                    mean = [sum(c[n][1] for c in curves) / len(curves) for n in range(min(map(len, curves)))]
-                    style = "-" if chosen["net"] == "residual" else "--"
-                    axis.plot(
-                        steps[: len(mean)], mean, style, color=COLOURS[place % len(COLOURS)], label=label
-                    )
-        axes[0].set_xlabel("step")
-        axes[0].set_ylabel("training loss")
-        for axis, name in zip(axes[1:], names[1:], strict=True):
-            axis.set_xlabel("convolution, from the image on")
-            axis.set_ylabel(name)
-            axis.set_yscale("log")
-        axes[2].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+        for row, form in zip(axes, forms, strict=True):
+            for key, chosen, _ in result.variants():
+                if (chosen["norm"], chosen["init"]) != form:
+                    continue
+                style = "-" if chosen["net"] == "residual" else "--"
+                colour = COLOURS[0] if chosen["depth"] == 20 else COLOURS[1]
+                for axis, name in zip(row, names, strict=True):
+                    steps, mean = mean_curve(result, key, name)
+                    steps, mean = _thinned(steps, mean) if name == "loss" else (steps, mean)
+                    label = f"{chosen['net']} {chosen['depth']}"
+                    if steps:
+                        axis.plot(steps, mean, style, color=colour, label=label)
+            row[0].set_title(f"{form[0]} norm, {form[1]}" if form[0] != "none" else f"no norm, {form[1]}")
+            row[0].set(xlabel="step", ylabel="training loss")
+            for axis, name in zip(row[1:], names[1:], strict=True):
+                axis.set(xlabel="convolution, from the image on", ylabel=name, yscale="log")
+            row[1].legend(frameon=False, fontsize=8)
         return figure
+
+
+def _forms(result) -> list[tuple[str, str]]:
+    """Norm and initialisation, as they were asked about."""
+    return list(dict.fromkeys((chosen["norm"], chosen["init"]) for _, chosen, _ in result.variants()))
+
+
+def _thinned(steps: list[int], values: list[float], points: int = 200) -> tuple[list[int], list[float]]:
+    """Means over stretches, at most so many."""
+    width = -(-len(steps) // points)
+    parts = [values[at : at + width] for at in range(0, len(values), width)] if width else []
+    return steps[::width] if width else [], [sum(part) / len(part) for part in parts]
 
 
 def _gradients(model, x: torch.Tensor, y: torch.Tensor) -> list[float]:
