@@ -171,6 +171,24 @@ def test_truncated_gradient_of_weights_is_its_definition(backward, trial, seed):
         torch.testing.assert_close(found[name], value, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("trial", range(5))
+@both
+def test_the_last_state_alone_has_the_same_gradient(backward, trial, seed):
+    draw = random.Random(seed + trial)
+    rnn, x, start = any_net(draw, backward=backward, truncate=draw.randint(0, 9))
+    x = torch.randn(x.shape[0], 8, rnn.inputs, dtype=double)
+    weigh = torch.randn(x.shape[0], rnn.hidden, dtype=double)
+    found = []
+    for last in (lambda x, first: rnn(x, first)[0][:, -1], rnn.last):
+        leaves = [each.clone().requires_grad_() for each in (x, start)]
+        state = last(*leaves)
+        gradient = torch.autograd.grad(
+            (state * weigh).sum(), [*leaves, *rnn.parameters()], allow_unused=True, materialize_grads=True
+        )
+        found.append([state.detach(), *gradient])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-12, atol=1e-12)
+
+
 @both
 def test_truncation_beyond_the_beginning_is_none(backward, seed):
     rnn, x, start = any_net(random.Random(seed), backward=backward, truncate=None)

@@ -95,13 +95,13 @@ class RNN(Generates, Model):
         """
         if lengths is not None and self.predict != "last":
             raise ValueError('RNN(predict="each"): takes no lengths; padding changes nothing before it.')
-        states, _ = self.recurrent(self._embed(x))
+        seen = self._embed(x)
+        if self.predict == "last" and lengths is None and isinstance(self.recurrent, ElmanRNN):
+            return self.head(self.dropout(self.recurrent.last(seen)))
+        states, _ = self.recurrent(seen)
         if self.predict == "last":
-            states = (
-                states[:, -1]
-                if lengths is None
-                else states[torch.arange(len(x), device=x.device), lengths - 1]
-            )
+            last = -1 if lengths is None else lengths - 1
+            states = states[torch.arange(len(x), device=x.device), last]
         return self.head(self.dropout(states))
 
     def step(self, x: Tensor, state: Any = None, *, last: bool = False) -> tuple[Tensor, Any]:

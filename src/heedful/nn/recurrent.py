@@ -67,11 +67,16 @@ class ElmanRNN(nn.Module):
         self, x: Tensor, start: Tensor | None = None, *, nudge: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """`nudge` (layers, N, T, hidden) is added to the states; the gradient of a zero nudge is ∇h_t."""
+        return self._unrolled(x, start, nudge, self.truncate)
+
+    def _unrolled(
+        self, x: Tensor, start: Tensor | None, nudge: Tensor | None, truncate: int | None
+    ) -> tuple[Tensor, Tensor]:
         start = self._start(x, start)
         if nudge is None and self.keep_state_gradients and torch.is_grad_enabled():
             shape = (len(self.layers), *x.shape[:2], self.hidden)
             nudge = self._nudge = start.new_zeros(shape, requires_grad=True)
-        k = None if self.truncate is None or self.truncate >= x.shape[1] else self.truncate
+        k = None if truncate is None or truncate >= x.shape[1] else truncate
         layers: list[Any] = [(layer.W_x, layer.W_h, layer.b) for layer in self.layers]
         if self.backward == "by hand":
             with torch.autocast(x.device.type, enabled=False):  # or the two passes would differ in precision
@@ -82,6 +87,17 @@ class ElmanRNN(nn.Module):
             fired = unroll_truncated(self.activation, layers, x, start, nudge, k)
         states = nudged(fired, nudge)
         return states[-1], states[:, :, -1]
+
+    def last(self, x: Tensor, start: Tensor | None = None) -> Tensor:
+        """The top layer's last state, (N, hidden). Truncated, what lies before k steps is not recorded: the
+        gradient is the same, and takes k steps instead of k rounds over all T.
+        """
+        k = self.truncate
+        if k is None or k + 1 >= x.shape[1] or self.keep_state_gradients or not torch.is_grad_enabled():
+            return self(x, start)[0][:, -1]
+        with torch.no_grad():
+            _, start = self(x[:, : -(k + 1)], start)
+        return self._unrolled(x[:, -(k + 1) :], start, None, None)[0][:, -1]
 
     def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The states at new inputs x (N, t, inputs), and the state to pass next time; None begins."""
