@@ -102,9 +102,11 @@ def chance_on_citations():
 def degrades_alike():
     """Residual nets that suffer as plain ones do."""
     rows = {
-        ("batch", net, depth): {"train": float(depth)} for net in ("plain", "residual") for depth in (20, 56)
+        ("batch", "he", net, depth): {"train": float(depth)}
+        for net in ("plain", "residual")
+        for depth in (20, 56)
     }
-    return table(("norm", "net", "depth"), rows)
+    return table(("norm", "init", "net", "depth"), rows)
 
 
 def extrapolates_alike():
