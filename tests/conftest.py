@@ -90,6 +90,7 @@ SMALL = {
     "accumulation": ({}, 1),
     "autoencoders": ({}, 1),
     "cora": ({"epochs": 40}, 1),
+    "cora-course": ({}, 3),
     "degradation": ({"epochs": 6}, 1),
     "extrapolation": ({"steps": 350}, 1),
     "fairytales": ({}, 3),

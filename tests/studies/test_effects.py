@@ -54,6 +54,14 @@ def test_cora(small, tmp_path):
     )  # seven classes: chance is 14
 
 
+def test_cora_course(small, tmp_path):
+    """After the notebook's epochs the GAT is far ahead; after four times as many the GCN has caught up."""
+    found, result = look(small("cora-course"), tmp_path)
+    gcn, gat = found["citations gcn"], found["citations gat"]
+    assert gat["1×"] > gcn["1×"] + 20 and abs(gat["4×"] - gcn["4×"]) < 5
+    assert "points after 15 epochs" in result.study.settings.verdict(result)
+
+
 def test_rotation(small, tmp_path):
     found, _ = look(small("rotation"), tmp_path)
     upright, turned = found["digits upright"], found["digits turned"]

@@ -25,7 +25,7 @@ class GAT(Model):
         heads, output_heads: of layers in between, side by side; of the last layer, averaged.
         dropout: share of each layer's input zeroed in training; of the α too, unless `attention_dropout` is
             given.
-        slope, self_loops, shared, edge_features: as in `GATConv`.
+        slope, self_loops, shared, edge_features, bias: as in `GATConv`.
         activation: σ, "elu" unless given; "relu", "gelu", "tanh", "none".
         norm: None, "batch", "layer" or "rms", before σ.
         residual: whether layers in between add what they heard last.
@@ -60,6 +60,7 @@ class GAT(Model):
         self_loops: bool = True,
         shared: bool = False,
         edge_features: int | None = None,
+        bias: bool = True,
         activation: str = "elu",
         norm: str | None = None,
         residual: bool = False,
@@ -81,6 +82,7 @@ class GAT(Model):
                 self_loops=self_loops,
                 shared=shared,
                 edge_features=edge_features,
+                bias=bias,
             )
             for width, inner in zip(widths, [True] * (layers - 1) + [False], strict=True)
         )

@@ -19,7 +19,7 @@ class GCN(Model):
     Args:
         features, hidden, classes: widths of what a node knows, of what is in between, of what is wanted.
         layers: how many.
-        dropout: share of each layer's input zeroed in training.
+        dropout: share of each layer's input zeroed in training; of the features `input_dropout`, if given.
         activation: σ, "relu" unless given; "elu", "gelu", "tanh", "none".
         norm: None, "batch", "layer" or "rms", before σ.
         residual: whether layers in between add what they heard last.
@@ -45,6 +45,7 @@ class GCN(Model):
         *,
         layers: int = 2,
         dropout: float = 0.5,
+        input_dropout: float | None = None,
         activation: str = "relu",
         norm: str | None = None,
         residual: bool = False,
@@ -55,6 +56,7 @@ class GCN(Model):
         check_count("GCN", features=features, hidden=hidden, classes=classes, layers=layers)
         widths = [features, *[hidden] * (layers - 1), classes]
         self.dropout = Dropout(dropout)
+        self.input_dropout = self.dropout if input_dropout is None else Dropout(input_dropout)
         self.layers = nn.ModuleList(
             GCNConv(a, b, normalize=normalize, self_loops=self_loops) for a, b in pairwise(widths)
         )
@@ -66,6 +68,7 @@ class GCN(Model):
     def forward(self, x: Features, graph: Graphs) -> Tensor:
         """Logits (..., nodes, classes) of x (..., nodes, features), dense or sparse."""
         graphs = each("GCN", graph, len(self.layers))
+        dropout = self.input_dropout
         for layer, after, one in zip(self.layers, self.after, graphs, strict=True):
-            x = after(layer(self.dropout(x), one), x, one)
+            x, dropout = after(layer(dropout(x), one), x, one), self.dropout
         return x  # type: ignore[return-value]
