@@ -51,8 +51,9 @@ class Desk:
     def keep(self, model: Model, **notes: Any) -> Path:
         """Keep a model where `lab.kept` and the verbs that use models find it, as often as it gets better.
 
-        `use` in the notes says what for: "text" (with `symbols`), "segments" (with `classes`), or "classes"
-        (with `classes`, `channels` and `size`; `mean` and `deviation` where pixels do not go from 0 to 1).
+        `use` in the notes says what for: "text" (with `symbols`), "segments" (with `classes`), "nodes" (with
+        `classes` and the `dataset` whose graph it is for), or "classes" (with `classes`, `channels` and
+        `size`; `mean` and `deviation` where pixels do not go from 0 to 1).
         """
         return model.save(self.folder / MODEL, notes={"study": self.trial.study, **notes})
 

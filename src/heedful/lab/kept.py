@@ -43,7 +43,7 @@ def kept(
     """The model of a run, also of one that still trains; the first variant and seed that fit.
 
     `run` is a run's name, the beginning of one, a study, a model's file, or "latest": the newest run that has
-    a model for this `use` ("text", "classes", "segments").
+    a model for this `use` ("text", "classes", "segments", "nodes").
     """
     if Path(run).is_file():
         return _fitting(Kept(load(run, device=device), notes(run), Path(run)), use)
@@ -74,6 +74,7 @@ _TEACHERS = {
     "text": "heedful run fairytales",
     "classes": "heedful run vit or heedful run rotation",
     "segments": "heedful run unet",
+    "nodes": "heedful run cora",
 }
 
 

@@ -39,8 +39,13 @@ class Trained:
         """The study's numbers; the test's, unless a study says otherwise."""
         return outcome.test
 
+    def keep(self, outcome: Outcome, lab: Desk) -> None:
+        """Keep what is to be found again, such as the model (`lab.keep`); nothing unless a study says so."""
+
     def run(self, seed: int, lab: Desk) -> dict[str, float]:
-        return self.found(self.experiment(lab.device, seed).run(seed, store=lab))
+        outcome = self.experiment(lab.device, seed).run(seed, store=lab)
+        self.keep(outcome, lab)
+        return self.found(outcome)
 
     def run_many(
         self,
@@ -52,6 +57,7 @@ class Trained:
         places = dict(zip(seeds, desks, strict=True))
 
         def tell(outcome: Outcome) -> None:
+            self.keep(outcome, places[outcome.seed])
             if done is not None:
                 done(outcome.seed, self.found(outcome), outcome.history.seconds)
 

@@ -97,6 +97,17 @@ class Cora(Trained):
         row = history.best.row if history.best else history.last
         return {"test": row["test"], "val": row.get("val", float("nan")), "epochs": len(history.steps)}
 
+    def keep(self, outcome, lab):
+        """The first seed's model: a hundred would fill a disk, to be looked at by no one."""
+        if outcome.seed:
+            return
+        sets = _papers(self.dataset, 0, str(lab.device))
+        with torch.random.fork_rng(devices=[]):  # other seeds may be in the middle of their training
+            model = self._model(sets)
+        best = outcome.history.best
+        model.load_state_dict(best.weights if best else outcome.weights)
+        lab.keep(model, use="nodes", dataset=self.dataset, classes=list(sets.classes))
+
     def _model(self, sets):
         sizes = sets.features, self.hidden or _HIDDEN[self.model], len(sets.classes)
         if self.dataset == "cora-linqs":
