@@ -10,7 +10,6 @@ import tyro
 from rich.console import Console
 
 from .common import UsageError, choose, print_json
-from .images import prepared
 from .using import UsesModel, encoded, tokens_of
 
 MOST = 256  # tokens a page can show
@@ -72,6 +71,7 @@ class Attention(UsesModel):
         import torch
 
         from .. import data
+        from ..lab.pictures import prepared
 
         picture = data.picture(path)
         found = self.kept("classes", seed=self.seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,13 @@ from torch import Tensor
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP")
 
 
-def picture(path: str | Path) -> Tensor:
+def picture(
+    source: str | Path | bytes, *, formats: tuple[str, ...] = FORMATS, most: int | None = None
+) -> Tensor:
     """The picture in a file, (channels, height, width) uint8: one channel if it is grey, three if coloured.
 
-    Sixteen bits become eight. What shows through transparency is white.
+    Sixteen bits become eight. What shows through transparency is white. `source` may be
+    a file's bytes; a stranger's, in another of the `formats` or with more than `most` pixels, is not decoded.
 
     >>> import tempfile; folder = tempfile.TemporaryDirectory()
     >>> path = save_picture(torch.arange(6).byte().view(1, 2, 3), Path(folder.name) / "six.png")
@@ -24,21 +28,25 @@ def picture(path: str | Path) -> Tensor:
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
-    path = Path(path).expanduser()
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}.")
+    name = "the picture" if isinstance(source, bytes) else str(source := Path(source).expanduser())
+    if isinstance(source, Path) and not source.is_file():
+        raise FileNotFoundError(f"There is no file {source}.")
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(
+            io.BytesIO(source) if isinstance(source, bytes) else source, formats=formats
+        ) as image:
+            if most is not None and image.width * image.height > most:
+                raise ValueError(f"it has {image.width} × {image.height} pixels; it takes {most:,} at most.")
             count = getattr(image, "n_frames", 1)
             if count > 1:
                 raise ValueError(f"it holds {count} pictures; save the one you mean by itself.")
             return _pixels(ImageOps.exif_transpose(image))
     except UnidentifiedImageError:
         raise ValueError(
-            f"{path}: not a picture that can be read; it must be {', '.join(FORMATS)}."
+            f"{name}: not a picture that can be read; it must be {', '.join(formats)}."
         ) from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path}: cannot be read: {error}") from error
+        raise ValueError(f"{name}: cannot be read: {error}") from error
 
 
 def save_picture(image: Tensor, path: str | Path) -> Path:
