@@ -180,6 +180,11 @@ def notes(path: str | os.PathLike) -> dict[str, Any]:
     return _opened(Path(path), lambda header, file: header["notes"])
 
 
+def class_of(path: str | os.PathLike) -> str:
+    """The class of the model in a file, as in "GPT"; nothing is loaded."""
+    return _opened(Path(path), lambda header, file: header["class"])
+
+
 def _readable(model: Model) -> dict[str, Any]:
     """The configuration as JSON; similarities and neighbors as the text they print, if that reads back."""
     found = {}

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ..lab import Kept, Store, studies
 from ..lab.desk import MODEL
+from ..lab.store import Trial
 from ..models import load, notes
+from ..models.model import class_of
+from .looking.view import KINDS
 
 MOST = 2  # models in memory
 
@@ -22,25 +27,57 @@ class Models:
 
     def offered(self, use: str) -> dict[str, str]:
         """Names of models for a use by number of trial, those of the newest runs first."""
-        known, found = studies(), {}
-        for run in self.store.runs():
-            for trial in self.store.trials(run):
-                path = trial.folder / MODEL
-                if str(trial.id) in found or run.study not in known or not path.is_file():
-                    continue
-                if notes(path).get("use") == use:
-                    study = known[run.study]
-                    label = study.label(study.settings(**trial.settings))
-                    unfinished = "" if trial.status == "done" else f", {trial.status}"
-                    found[str(trial.id)] = f"{study.name}: {label}, seed {trial.seed}{unfinished}"
+        return {
+            str(trial.id): self._name(trial) for trial, path in self._every() if notes(path).get("use") == use
+        }
+
+    def watchable(self) -> dict[str, dict[str, str]]:
+        """Names of models that have attention to look at, by number of trial, for each kind of input."""
+        found: dict[str, dict[str, str]] = {kind: {} for kind in KINDS.values()}
+        for trial, path in self._every():
+            kind = KINDS.get(class_of(path))
+            if kind is not None and notes(path).get("use"):
+                found[kind][str(trial.id)] = self._name(trial)
         return found
 
     def load(self, number: str, use: str) -> Kept:
         """The model of a trial, ready to use."""
-        trial = next((trial for trial in self.store.trials() if str(trial.id) == number), None)
-        path = trial.folder / MODEL if trial is not None else None
-        if trial is None or path is None or not path.is_file() or notes(path).get("use") != use:
+        found = self._find(number)
+        if found is None or notes(found[1]).get("use") != use:
             raise ValueError(f"There is no model {number!r} for {use}; choose one of the list.")
+        return self._load(*found)
+
+    def watched(self, number: str) -> tuple[Kept, str]:
+        """A model that has attention to look at, and what it listens to."""
+        found = self._find(number)
+        kind = None if found is None else KINDS.get(class_of(found[1]))
+        if found is None or kind is None:
+            raise ValueError(f"There is no model {number!r} that attends; choose one of the list.")
+        return self._load(*found), kind
+
+    def _every(self) -> Iterator[tuple[Trial, Path]]:
+        """Trials with a model, each once."""
+        known, seen = studies(), set()
+        for run in self.store.runs():
+            for trial in self.store.trials(run):
+                path = trial.folder / MODEL
+                if trial.id not in seen and run.study in known and path.is_file():
+                    seen.add(trial.id)
+                    yield trial, path
+
+    def _name(self, trial: Trial) -> str:
+        study = studies()[trial.study]
+        label = study.label(study.settings(**trial.settings))
+        unfinished = "" if trial.status == "done" else f", {trial.status}"
+        return f"{study.name}: {label}, seed {trial.seed}{unfinished}"
+
+    def _find(self, number: str) -> tuple[Trial, Path] | None:
+        for trial in self.store.trials():
+            if str(trial.id) == number and (trial.folder / MODEL).is_file():
+                return trial, trial.folder / MODEL
+        return None
+
+    def _load(self, trial: Trial, path: Path) -> Kept:
         mark: tuple[Any, ...] = (path, path.stat().st_mtime_ns)  # a trial that still trains keeps better ones
         with self._lock:
             if mark not in self._loaded:

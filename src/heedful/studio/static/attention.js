@@ -1,39 +1,88 @@
-// The picture and the plan follow the form.
+// Choices on the left, the plan beside them, and below who listens to whom; all three change together.
+
+import { view } from "./looking.js";
 
 const at = (id) => document.getElementById(id);
-const form = at("view"), frame = at("picture");
-let waiting = null, asked = 0;
+const form = at("view"), show = view(at("looking"));
+const named = Object.fromEntries([...at("neighbors").options].map((option) => [option.value, option]));
+let waiting = null, asking = null, again = false;
 
-async function update() {
-  const query = new URLSearchParams(new FormData(form));
-  const now = ++asked;
-  const answer = await fetch(`/attention/plan?${query}`).catch(() => null);
-  if (now !== asked) return; // the form has changed since
-  const words = answer ? await answer.text() : "The studio does not answer. Is it still running?";
-  const good = answer?.ok ?? false;
-  at("problem").hidden = good;
-  at("problem").textContent = good ? "" : words;
-  at("plan").textContent = good ? words : "";
-  if (good) frame.contentWindow.location.replace(`/attention/picture?${query}`); // no step back for every move
+/** The fields of this kind of listener; of a set's, a plain graph's and a typed graph's own, where they count. */
+function arrange() {
+  const { value: who, selectedOptions: [option] } = at("who"), kind = option.dataset.kind;
+  const plain = ["words", "patches", "nodes"].includes(who);
+  for (const part of form.querySelectorAll("[data-for]")) {
+    const fits = part.dataset.for.split(" ").includes(kind) && (plain || !("plain" in part.dataset))
+      && (!("set" in part.dataset) || !at("picture").value.startsWith("sent-"))
+      && (!("typed" in part.dataset) || at("graph").value === "typed");
+    part.hidden = !fits;
+    for (const field of part.querySelectorAll("input, select, textarea")) field.disabled = !fits;
+  }
+  const known = ["own", ...at("neighbors").dataset[kind].split(",")].filter((word) => plain || kind !== "graph" || word !== "everyone");
+  for (const [word, each] of Object.entries(named)) each.hidden = each.disabled = !known.includes(word);
+  if (!known.includes(at("neighbors").value)) at("neighbors").value = "own";
+  at("window").max = { text: 16, picture: 8, graph: 4 }[kind];
+  for (const option of at("similarity").options) option.hidden = option.disabled = !plain && kind === "graph" && !["own", "uniform"].includes(option.value);
+  if (at("similarity").selectedOptions[0]?.disabled) at("similarity").value = "own";
+  at("beta").value = String(Number((10 ** Number(at("beta-slider").value)).toPrecision(3)));
+  at("beta-now").textContent = at("beta").value;
+  for (const output of form.querySelectorAll("output[for]")) output.textContent = at(output.htmlFor.value).value;
+  at("window").disabled = !at("neighbors").value.includes("window");
+}
+
+function complain(words) {
+  at("problem").textContent = words;
+  at("problem").hidden = words === "";
+}
+
+/** One question at a time: while it is answered, the newest of the next ones waits. */
+async function ask() {
+  if (asking) { again = true; return; }
+  asking = true;
+  at("looking").setAttribute("aria-busy", "true");
+  try {
+    const answer = await fetch(`/attention/look?${new URLSearchParams(new FormData(form))}`);
+    const told = await answer.json();
+    complain(told.problem ?? "");
+    if (answer.ok) {
+      show(told);
+      at("plan").textContent = told.plan;
+      at("looking").hidden = false;
+    }
+  } catch {
+    complain("The studio does not answer. Is it still running?");
+  }
+  asking = false;
+  at("looking").setAttribute("aria-busy", "false");
+  if (again) { again = false; ask(); }
 }
 
 function soon() {
-  at("beta").value = (10 ** at("beta-slider").value).toPrecision(3);
-  at("beta-now").textContent = Number(at("beta").value);
-  at("window-now").textContent = at("window").value;
+  arrange();
   clearTimeout(waiting);
-  waiting = setTimeout(update, 200);
+  waiting = setTimeout(ask, 120);
 }
 
-function fit() {
-  const page = frame.contentDocument?.documentElement;
-  if (page) frame.style.height = `${page.scrollHeight + 4}px`;
-}
-
-form.addEventListener("input", soon);
-form.addEventListener("submit", (event) => { event.preventDefault(); update(); });
-frame.addEventListener("load", () => {
-  fit();
-  if (frame.contentDocument?.body) new ResizeObserver(fit).observe(frame.contentDocument.body);
+at("file").addEventListener("change", async () => {
+  const [file] = at("file").files;
+  if (!file) return;
+  if (file.size > Number(at("file").dataset.largest)) {
+    complain(`${file.name} has ${(file.size / 1048576).toFixed(1)} MB; a picture has ${at("file").dataset.largest / 1048576} MB at most.`);
+    return;
+  }
+  try {
+    const answer = await fetch("/attention/pictures", { method: "POST", body: file });
+    const told = await answer.json();
+    if (!answer.ok) { complain(told.problem); return; }
+    Object.assign(at("sent"), { value: told.picture, hidden: false, textContent: file.name });
+    at("picture").value = told.picture;
+    soon();
+  } catch {
+    complain("The picture could not be sent. Is the studio still running?");
+  }
 });
-soon();
+form.addEventListener("input", (event) => { if (event.target !== at("file")) soon(); });
+form.addEventListener("submit", (event) => { event.preventDefault(); soon(); });
+at("beta-slider").value = String(Math.log10(Number(at("beta").value) || 1));
+arrange();
+ask();

@@ -1,6 +1,6 @@
 // Tokens as they are drawn, each with its probability and what it beat; copied stretches underlined at the end.
 
-import { make } from "./curves.js";
+import { make } from "./make.js";
 
 const at = (id) => document.getElementById(id);
 const form = at("wish");

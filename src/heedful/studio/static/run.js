@@ -1,6 +1,7 @@
 // A run's page while it works: state, time left, table and curves, as the server sends them.
 
-import { make, picture } from "./curves.js";
+import { curves } from "./curves.js";
+import { make } from "./make.js";
 
 const page = document.getElementById("run");
 const at = (id) => document.getElementById(id);
@@ -18,8 +19,7 @@ function show(now) {
   at("rows").querySelector("thead").replaceChildren(make("tr", {}, ...names.map((name) => make("th", { scope: "col" }, name))));
   body.replaceChildren(...now.rows.map((row) => make("tr", {}, ...names.map((name) =>
     make("td", { "data-name": name }, make("span", {}, row[name]))))));
-  const drawn = now.pictures.filter((one) => one.lines.some((line) => line.points.length));
-  if (drawn.length) at("curves").replaceChildren(...drawn.map(picture));
+  curves(at("curves"), now.pictures);
   for (const part of page.querySelectorAll("[data-when]")) {
     part.hidden = "never" in part.dataset || !part.dataset.when.split(" ").includes(now.state);
   }
