@@ -43,7 +43,10 @@ class Studio:
             import jinja2  # noqa: F401
             import uvicorn  # noqa: F401
 
+            from ..studio.app import plotly
             from ..studio.server import serve
+
+            plotly()
         except ModuleNotFoundError as error:
             raise UsageError(f"needs {error.name}: pip install 'heedful[studio]'") from None
         if self.host not in LOOPBACK:

@@ -125,18 +125,20 @@ export function view(root) {
     pen.strokeStyle = colour("--line");
     pen.strokeRect(m - .5, m - .5, n * cell + 1, n * cell + 1);
     if (data.kind !== "picture") {
-      const tight = cell < 8, upright = tight || m < 32, step = tight ? 10 : 1; // where letters find no room, places do
+      // Where words find no room, places do; of nodes, which have none, no more is said than the graph says.
+      const upright = m < 32, longest = Math.max(...data.tokens.map((token) => visible(token).length));
+      const tight = cell < 8 || (upright && cell < 7 * longest), step = tight ? 10 : 1;
       pen.font = `${tight ? 10 : Math.min(13, cell + 1)}px ui-monospace, Menlo, Consolas, monospace`;
       pen.textBaseline = "middle";
-      for (let i = tight ? 9 : 0; i < n; i += step) {
+      for (let i = tight ? 9 : 0; i < n && !(tight && data.kind === "graph"); i += step) {
         const text = tight ? String(data.numbers[i]) : visible(data.tokens[i]).slice(0, 10);
         pen.fillStyle = colour(i === chosen ? "--warm" : tight ? "--soft" : "--ink");
         pen.textAlign = "right";
         pen.fillText(text, m - 4, m + (i + .5) * cell);
         pen.save();
-        pen.translate(m + (i + .5) * cell, m - (upright ? 9 : 4));
-        if (!upright) pen.rotate(-Math.PI / 2);
-        pen.textAlign = upright ? "center" : "left";
+        pen.translate(m + (i + .5) * cell, m - (upright || tight ? 9 : 4));
+        if (!upright && !tight) pen.rotate(-Math.PI / 2);
+        pen.textAlign = upright || tight ? "center" : "left";
         pen.fillText(text, 0, 0);
         pen.restore();
       }

@@ -271,6 +271,33 @@ class Store:
             found.setdefault(row["name"], []).append((row["step"], value))
         return found
 
+    def reached(self, trials: Sequence[Trial]) -> dict[str, int]:
+        """The last step of each curve, over some trials."""
+        found: dict[str, int] = {}
+        for trial in trials:
+            for row in self._read(
+                "SELECT name, MAX(step) AS step FROM metric WHERE trial = ? GROUP BY name", [trial.id]
+            ):
+                found[row["name"]] = max(row["step"], found.get(row["name"], 0))
+        return found
+
+    def sketch(self, trial: Trial, widths: Mapping[str, int]) -> dict[str, list[tuple[int, float]]]:
+        """`curves` with a point for each so many steps, the first there is, and the last.
+
+        Trials that logged the same steps have the same ones left, so that means over them stay means.
+        """
+        rows = self._read(
+            "SELECT metric.name, MIN(step) AS step, metric.value FROM metric JOIN json_each(?) AS width "
+            "ON width.key = metric.name WHERE trial = ? GROUP BY metric.name, step / width.value "
+            "UNION SELECT name, MAX(step), value FROM metric WHERE trial = ? GROUP BY name ORDER BY 1, 2",
+            (json.dumps(dict(widths)), trial.id, trial.id),
+        )
+        found: dict[str, list[tuple[int, float]]] = {}
+        for row in rows:
+            value = math.nan if row["value"] is None else row["value"]
+            found.setdefault(row["name"], []).append((row["step"], value))
+        return found
+
     def _trial(self, row) -> Trial:
         status = row["status"]
         if status == "running" and not _alive(row["host"], row["pid"], row["born"]):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..claims import Verdict, claims
 from ..claims.page import read as read_verdicts
 from ..doctor.report import Report
-from ..lab import Store, studies
+from ..lab import Store, Study, studies
 from ..lab.report import newest, verdict
 from .jobs import Jobs
 from .live import Moment, state
@@ -27,14 +28,15 @@ def study_lines(store: Store, jobs: Jobs) -> list[dict[str, Any]]:
             "study": study,
             "run": shown[name].run if name in shown else None,
             "verdict": verdict(shown[name]) if name in shown else None,
-            "figure": headline(shown[name]) if name in shown else None,
+            "figure": (figure := headline(shown[name]) if name in shown else None),
+            "published": (figure or {}).get("published") or published(study),
             "job": working.get(name),
         }
         for name, study in studies().items()
     ]
 
 
-def headline(moment: Moment) -> dict[str, str | None] | None:
+def headline(moment: Moment) -> dict[str, Any] | None:
     """One number of a run, beside what was published for it where something was."""
     found = []
     for key, chosen, label in moment.variants():
@@ -42,8 +44,16 @@ def headline(moment: Moment) -> dict[str, str | None] | None:
             summary, figure = moment.summary(key, metric), moment.study.published(chosen).get(metric)
             if summary is not None:
                 line = {"variant": label, "metric": metric, "ours": str(summary)}
-                found.append({**line, "published": str(figure) if figure else None})
+                found.append({**line, "published": {"value": str(figure)} if figure else None})
     return next((line for line in found if line["published"]), found[0] if found else None)
+
+
+def published(study: Study) -> dict[str, str] | None:
+    """The first figure that was published for a study, and for which variant of it."""
+    for variant in study.variants("full"):
+        for metric, figure in study.published(asdict(variant)).items():
+            return {"value": str(figure), "variant": study.label(variant), "metric": metric}
+    return None
 
 
 def run_lines(store: Store, jobs: Jobs, study: str) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from urllib.parse import parse_qsl
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 
 from .. import __version__, lab
@@ -41,7 +43,7 @@ class House:
             lstrip_blocks=True,
         )
         self.templates.globals.update(version=__version__, folder=str(store.folder))
-        self.templates.filters.update(duration=duration, day=day)
+        self.templates.filters.update(duration=duration, day=day, quoted=quoted)
 
     def show(self, page: str, status: int = 200, **given: Any) -> HTMLResponse:
         return HTMLResponse(self.templates.get_template(page).render(**given), status_code=status)
@@ -127,6 +129,11 @@ def duration(seconds: float | None) -> str:
         if seconds >= 1.5 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(1, round(seconds))} s"
+
+
+def quoted(text: str) -> Markup:
+    """What stands in backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def day(moment: float) -> str:

@@ -97,13 +97,18 @@ class Live:
 
     def _pictures(self, moment: Moment) -> list[dict[str, Any]]:
         """One a metric that was logged: a line a variant, mean ± standard deviation over its seeds."""
+        reached = self.store.reached(moment.trials)
+        # Powers of two change seldom as a curve grows, so that what was read of finished trials serves again.
+        widths = {
+            name: 1 << max(0, math.ceil(math.log2((last + 1) / POINTS))) for name, last in reached.items()
+        }
         by_variant: dict[str, list[Curves]] = {}
         for trial in moment.trials:
-            by_variant.setdefault(trial.key, []).append(self._curves(trial))
+            by_variant.setdefault(trial.key, []).append(self._curves(trial, widths))
         labels = {key: label for key, _, label in moment.variants()}
-        names = dict.fromkeys(name for group in by_variant.values() for curves in group for name in curves)
         found = []
-        for name in names:
+        # What was trained on first, then what was logged longest.
+        for name in sorted(reached, key=lambda name: (name != "loss", -reached[name], name)):
             lines: list[dict[str, Any]] = []
             for key, group in by_variant.items():
                 seeds = [curves[name] for curves in group if name in curves]
@@ -113,11 +118,11 @@ class Live:
             found.append({"name": name, "lines": lines, "hidden": drawn - len(lines)})
         return found
 
-    def _curves(self, trial: Trial) -> Curves:
-        mark = (trial.id, str(trial.folder), trial.seconds)
+    def _curves(self, trial: Trial, widths: dict[str, int]) -> Curves:
+        mark = (trial.id, str(trial.folder), trial.seconds, tuple(widths.items()))
         if mark in self._finished:
             return self._finished[mark]
-        found = self.store.curves(trial)
+        found = self.store.sketch(trial, widths)
         if trial.status == "done":
             size = sum(map(len, found.values()))
             if self._kept + size > REMEMBERED:

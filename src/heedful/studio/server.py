@@ -39,6 +39,7 @@ def bind(host: str, port: int) -> socket.socket:
         listening = socket.socket(family)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
+        listening.listen(128)  # now, so that whoever opens the address at once waits instead of failing
     except OSError as error:
         raise ValueError(
             f"cannot listen on {host}, port {port}: {error.strerror}. Choose another with --port; "

@@ -23,6 +23,7 @@ from .seen import Call, Seen
 from .view import View
 
 BUILT_IN = ("karate", "les-miserables")
+FEW = 8
 NODES = 400  # of a graph that is typed
 EDGES = 2_000_000  # of a graph of steps
 SHARP = 4.0  # as for words
@@ -104,9 +105,9 @@ def _names(found: GraphData) -> list[str]:
 
 
 def _center(view: View, names: list[str], graph: Graph) -> int:
-    """The node asked for, by name; else the one with most neighbors."""
+    """The node asked for, by name; else the first with about FEW neighbors: a hub hears all of them alike."""
     if not view.node:
-        return int(graph.in_degree().argmax())
+        return int((graph.in_degree() - FEW).abs().argmin())
     if view.node not in names:
         raise ValueError(f"There is no node {view.node!r}{suggestion(view.node, names) or '.'}")
     return names.index(view.node)
@@ -173,7 +174,7 @@ def _model(view: View, found: Kept) -> Seen:
     about = [
         str(found),
         f"{len(nodes)} of {sets.graph.nodes} nodes: {names[center]} and those that matter to it most",
-        f"it is {truth}, the model says {classes[best]} ({float(chances[best]):.0%})",
+        f"it is {truth}, the model says {classes[best]} ({100 * float(chances[best]):.0f} %)",
         f"{similarity}, {graph}",
     ]
     shown = {

@@ -95,7 +95,7 @@ def _model(view: View, picture: Tensor, name: str, found: Kept) -> Seen:
     with torch.inference_mode():
         weights, chances = model.attention_maps(x), model(x[None])[0].softmax(0)
     best = int(chances.argmax())
-    says = f"the model says {found.notes['classes'][best]} ({float(chances[best]):.0%})"
+    says = f"the model says {found.notes['classes'][best]} ({100 * float(chances[best]):.0f} %)"
     about = [str(found), name, says, *done, str(call)]
     return Seen(list(weights), _names(grid, extra), about, call, {"image": shown, "grid": grid})
 

@@ -67,9 +67,8 @@ class Seen:
         keep = heard.topk(most).indices.sort().values
         layers = [layer[:, keep][:, :, keep] for layer in self.layers]
         share = torch.stack([layer.sum(-1).mean() for layer in layers]).mean()
-        said = (
-            f"the {most} of {count} tokens that are heard most; {share:.0%} of what they hear is among them"
-        )
+        among = f"{100 * float(share):.0f} % of what they hear is among them"
+        said = f"the {most} of {count} tokens that are heard most; {among}"
         numbers = (keep + 1).tolist()
         return replace(
             self,

@@ -5,17 +5,25 @@ import { make } from "./make.js";
 const COLOURS = ["#3b6ea8", "#c8693a", "#4f8f5b", "#8a5aa8", "#a8893b", "#5a9aa8", "#a84f6b", "#7b7b7b"];
 const BRIGHT = ["#7fb0e6", "#f0986a", "#7cc48b", "#bd93d8", "#d6ba66", "#86c8d6", "#dd86a2", "#b0b0b0"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
+const FIRST = 4; // the rest is folded away
 const figures = new Map(); // by the metric's name: the element, and what it shows
 
 const column = (points, n) => points.map((point) => point[n]);
 const faint = (colour) => `${colour}${dark.matches ? "40" : "2e"}`;
 
+/** Losses that fall by decades are told apart on a log scale only: its ends, or null for a linear one. */
+function decades({ lines }) {
+  const means = lines.flatMap((line) => column(line.points, 1)), [low, high] = [Math.min(...means), Math.max(...means)];
+  return low > 0 && high / low > 50 ? [low / 2, high * 2] : null;
+}
+
 /** Of one metric: for each variant a band over its seeds, and the line of their mean. */
-function traces({ lines }) {
+function traces({ lines }, ends) {
+  const foot = (low) => (ends ? Math.max(low, ends[0] / 10) : low); // a band may reach below zero, a log scale does not
   return lines.flatMap((line, n) => {
     const colour = (dark.matches ? BRIGHT : COLOURS)[n % 8], [steps, means] = [column(line.points, 0), column(line.points, 1)];
     const band = line.seeds > 1 ? [{
-      x: [...steps, ...[...steps].reverse()], y: [...column(line.points, 3), ...column(line.points, 2).reverse()],
+      x: [...steps, ...[...steps].reverse()], y: [...column(line.points, 3), ...column(line.points, 2).map(foot).reverse()],
       fill: "toself", fillcolor: faint(colour), line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false, legendgroup: line.label,
     }] : [];
     return [...band, {
@@ -27,19 +35,16 @@ function traces({ lines }) {
   });
 }
 
-function layout({ name, lines }) {
+function layout({ name, lines }, ends) {
   const style = getComputedStyle(document.documentElement), word = (kind) => style.getPropertyValue(kind).trim();
-  const means = lines.flatMap((line) => column(line.points, 1)), least = Math.min(...means);
-  // Losses that fall by decades are told apart on a log scale only; a band's foot may lie below zero there.
-  const log = least > 0 && Math.max(...means) / least > 50;
   const axis = { gridcolor: word("--line"), linecolor: word("--line"), zeroline: false, automargin: true };
   return {
-    height: 290 + 20 * Math.ceil(lines.length / 2), margin: { l: 48, r: 12, t: 12, b: 36 }, hovermode: "x unified",
+    height: 280 + 20 * Math.ceil(lines.length / 2), margin: { l: 48, r: 12, t: 12, b: 28 }, hovermode: "x unified",
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: "system-ui, sans-serif", size: 12, color: word("--soft") },
     hoverlabel: { bgcolor: word("--panel"), bordercolor: word("--line"), font: { color: word("--ink") } },
-    xaxis: { ...axis, title: { text: "step", standoff: 6 } },
-    yaxis: { ...axis, type: log ? "log" : "linear", ...(log ? { range: [Math.log10(least) - 0.2, Math.log10(Math.max(...means)) + 0.2] } : {}) },
-    showlegend: true, legend: { orientation: "h", y: -0.24, yanchor: "top", x: 0, font: { size: 11 } }, uirevision: name, // zoom and hidden lines stay as they are
+    xaxis: axis, yaxis: { ...axis, type: ends ? "log" : "linear", ...(ends ? { range: ends.map(Math.log10) } : {}) },
+    showlegend: true, legend: { orientation: "h", y: -0.14, yanchor: "top", x: 0, font: { size: 12 } },
+    uirevision: name, // zoom and hidden lines stay as they are
   };
 }
 
@@ -50,26 +55,34 @@ const told = ({ name, lines }) => `${name} by step: ${lines.map((line) => {
   return last ? `${line.label} is at ${Number(last[1].toPrecision(4))} after ${last[0]}` : line.label;
 }).join("; ")}`;
 
-function draw(name) {
-  const { place, shown } = figures.get(name);
+function draw({ place, shown }) {
   place.setAttribute("aria-label", told(shown));
-  place.dataset.points = Math.max(...shown.lines.map((line) => line.points.length));
-  return Plotly.react(place, traces(shown), layout(shown), OPTIONS);
+  const ends = decades(shown);
+  if (place.offsetParent !== null) Plotly.react(place, traces(shown, ends), layout(shown, ends), OPTIONS);
 }
+
+const all = () => { for (const figure of figures.values()) draw(figure); };
 
 /** Show every metric that was logged; those there already change in their place. */
 export function curves(box, pictures) {
   for (const shown of pictures.filter((one) => one.lines.some((line) => line.points.length))) {
-    if (!figures.has(shown.name)) {
-      if (!figures.size) box.replaceChildren();
-      const place = make("div", { role: "img" });
-      const more = shown.hidden ? `; ${shown.hidden} more variants are not drawn` : "";
-      box.append(make("figure", { class: "curve" }, make("figcaption", {}, `${shown.name}${more}`), place));
-      figures.set(shown.name, { place, shown });
-    }
-    figures.get(shown.name).shown = shown;
-    draw(shown.name);
+    if (!figures.has(shown.name)) figures.set(shown.name, { place: placed(box, shown) });
+    const figure = figures.get(shown.name);
+    figure.shown = shown;
+    draw(figure);
   }
 }
 
-dark.addEventListener("change", () => { for (const name of figures.keys()) draw(name); });
+function placed(box, { name, hidden }) {
+  if (!figures.size) box.replaceChildren(make("div", { class: "curves" }));
+  if (figures.size === FIRST) {
+    box.append(make("details", {}, make("summary", {}, "More curves"), make("div", { class: "curves" })));
+    box.lastChild.addEventListener("toggle", all); // what is folded has no width to be drawn in
+  }
+  const place = make("div", { role: "img" }), more = hidden ? `; ${hidden} more variants are not drawn` : "";
+  const grids = box.querySelectorAll(".curves");
+  grids[grids.length - 1].append(make("figure", { class: "curve" }, make("figcaption", {}, `${name}, by step${more}`), place));
+  return place;
+}
+
+dark.addEventListener("change", all);
