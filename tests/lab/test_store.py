@@ -52,6 +52,25 @@ def test_a_trial_is_claimed_done_and_found(tmp_path):
         assert store.curves(store.trials(run)[0]) == {}
 
 
+def test_a_sketch_is_some_of_a_curve_the_same_steps_for_all(tmp_path):
+    with Store(tmp_path) as store:
+        run = begin(store)
+        lengths = {0: 100, 1: 37}
+        trials = [store.claim(run, "k1", seed) for seed in lengths]
+        for trial in trials:
+            for step in range(0, lengths[trial.seed]):
+                store.log(trial, step, loss=math.nan if step == 16 else step + 0.5)
+        store.log(trials[0], 7, odd=1.0)
+        assert store.reached(trials) == {"loss": 99, "odd": 7}
+        for trial in trials:
+            whole, found = dict(store.curves(trial)["loss"]), store.sketch(trial, {"loss": 8, "odd": 1})
+            last = lengths[trial.seed] - 1
+            assert [step for step, _ in found["loss"]] == [*range(0, last, 8), *([last] if last % 8 else [])]
+            assert all(value == whole[step] or step == 16 for step, value in found["loss"])
+        assert store.sketch(trials[0], {"loss": 1})["loss"][:16] == store.curves(trials[0])["loss"][:16]
+        assert store.sketch(trials[0], {"odd": 4})["odd"] == [(7, 1.0)]
+
+
 def _hold(folder, run_id, ready, leave):
     with Store(folder) as store:
         store.claim(store.run(run_id), "k1", 0)
