@@ -10,6 +10,7 @@ are.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import frexp, inf
 from typing import Any, NamedTuple
 
 import torch
@@ -25,14 +26,20 @@ def sdpa(
 ) -> Tensor:
     """softmax(scale·q·k + mask) v for (batch, heads, length, dim); key and value may have fewer heads."""
     grouped = key.shape[-3] != query.shape[-3]
+    learned = mask is not None and mask.requires_grad
+    wanted = query.requires_grad or key.requires_grad or value.requires_grad or learned
+    wanted = wanted and torch.is_grad_enabled()
+    guarded = query.device.type == "cpu" and not (grouped or torch.compiler.is_compiling())
+    if wanted and not guarded and query.dtype == torch.float32 and abs(frexp(scale)[0]) != 0.5:
+        # Torch's backward kernels round scale·q·k other than its forward ones, whose maximum they subtract:
+        # with scores of 1e4 gradients would be 1e-3 off, with 1e8 by any factor. Scaled first, both agree.
+        query, scale = query * scale, 1.0
     options: dict[str, Any] = {"is_causal": causal, "scale": scale, "enable_gqa": grouped}
     if torch.compiler.is_compiling():
         return F.scaled_dot_product_attention(query, key, value, mask, **options)
     if functorch_active() or forward_mode_active():
         return _composite(query, key, value, mask, options)
-    learned = mask is not None and mask.requires_grad
-    wanted = query.requires_grad or key.requires_grad or value.requires_grad or learned
-    if not (wanted and torch.is_grad_enabled()):
+    if not wanted:
         return F.scaled_dot_product_attention(query, key, value, mask, **options)
     if learned:  # not every kernel gives a mask its gradient
         return _composite(query, key, value, mask, options)
@@ -114,9 +121,27 @@ def _on_cpu(forward, backward) -> _Kernel:
 
     def back(gradient, query, key, value, mask, kept, sizes, causal, scale):
         known = {"attn_mask": added(mask, query), "scale": scale}
-        return backward(gradient, query, key, value, *kept, 0.0, causal, **known)
+        out, norms = kept
+        if float(norms.abs().amax()) < _LARGE[query.dtype]:
+            return backward(gradient, query, key, value, out, norms, 0.0, causal, **known)
+        # The weights are rebuilt as exp(score − norm), and a norm of 1e4 is rounded by 5e-4: a listener who
+        # hears several keys alike would be wrong by as much. One more column takes the norm off its scores.
+        width, dtype = query.shape[-1], query.dtype
+        query, key, value, gradient = (x.float() for x in (query, key, value, gradient))
+        query = torch.cat([query * scale, -norms[..., None]], -1)
+        key, value, gradient = F.pad(key, (0, 1), value=1.0), F.pad(value, (0, 1)), F.pad(gradient, (0, 1))
+        mask = added(mask, query)
+        known = {"attn_mask": mask if mask is None else mask.float(), "scale": 1.0}
+        out, norms = forward(query, key, value, 0.0, causal, **known)
+        found = backward(gradient, query, key, value, out, norms, 0.0, causal, **known)
+        by_query, by_key, by_value = (x[..., :width].to(dtype) for x in found)
+        return by_query * scale, by_key, by_value
 
     return _Kernel(lambda query, mask, grouped: not grouped, run, back)
+
+
+# Norms whose rounding shows: by 1e-5 in float32, in the others by a quarter of their own precision.
+_LARGE = {torch.float64: inf, torch.float32: 256.0, torch.float16: 4096.0, torch.bfloat16: 16384.0}
 
 
 def _flash(forward, backward) -> _Kernel:
