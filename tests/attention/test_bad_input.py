@@ -41,6 +41,33 @@ TENSORS = {
         ValueError,
         ["key has 6", "query has 8", "must match"],
     ),
+    "a table without numbers": (
+        lambda: attend(Q, K, V, position=Relative(torch.zeros(13, device="meta"))),
+        ValueError,
+        ["Relative(13)", "on meta", "query on cpu"],
+    ),
+    "a graph without numbers": (
+        lambda: attend(Q, K, V, neighbors=Window(2) & Graph.from_edges([0], [1], nodes=6).to("meta")),
+        ValueError,
+        ["Graph(6 nodes, 1 edges)", "on meta", "query on cpu"],
+    ),
+    "scales without numbers": (
+        lambda: attend(Q, K, V, similarity=Softmax(scale=torch.ones(4, device="meta"))),
+        ValueError,
+        ["Softmax", "scale", "on meta", "query on cpu"],
+    ),
+    "scales that are counts": (
+        lambda: Softmax(scale=torch.ones(4, dtype=torch.int64)),
+        TypeError,
+        ["scale", "floating point", "int64"],
+    ),
+    "weights that are counts": (
+        lambda: Additive(weight=torch.ones(4, dtype=torch.int64)),
+        TypeError,
+        ["weight", "floating point", "int64"],
+    ),
+    "exact as a word": (lambda: attend(Q, K, V, exact="no"), TypeError, ["exact='no'", "True or False"]),
+    "an unheard-of device": (lambda: explain(Q, K, V, device="tpu"), ValueError, ["device='tpu'", "'cuda'"]),
     "lengths that differ": (lambda: attend(Q, K, V[..., :5, :]), ValueError, ["key has length 6", "value 5"]),
     "heads that do not divide": (
         lambda: attend(Q, K[:, :3], V[:, :3]),
@@ -522,3 +549,25 @@ def test_a_feature_map_that_maps_nothing():
     x = torch.randn(1, 3, 4)
     with pytest.raises(ValueError, match=r"phi must map \(..., 4\) to \(..., features\); it made \(\)"):
         heedful.attend(x, x, x, similarity=heedful.FeatureMap(torch.sum))
+
+
+def test_a_device_is_looked_at_each_time():
+    """A call like one that went well, but for where its table or graph is."""
+    graph = Graph.from_edges([0, 1], [1, 2], nodes=6)
+    for right, wrong in (
+        ({"position": Relative(torch.zeros(11))}, {"position": Relative(torch.zeros(11, device="meta"))}),
+        ({"neighbors": graph}, {"neighbors": graph.to("meta")}),
+    ):
+        attend(Q, K, V, **right)
+        with pytest.raises(ValueError, match="on meta, query on cpu"):
+            attend(Q, K, V, **wrong)
+
+
+def test_without_numbers_there_are_shapes_and_gradients():
+    q = torch.empty(2, 4, 6, 8, device="meta", requires_grad=True)
+    table = torch.zeros(11, device="meta")
+    out = attend(q, q, q[..., :5], neighbors=Causal(), position=Relative(table))
+    assert out.shape == (2, 4, 6, 5) and out.device.type == "meta"
+    assert torch.autograd.grad(out.sum(), q)[0].shape == q.shape
+    with pytest.raises(ValueError, match="must match"):
+        attend(q, q[..., :7], q)

@@ -49,6 +49,23 @@ def check_call(query, key, value, similarity, neighbors, position) -> None:
     similarity.check(query.shape[-1], key.shape[-1], heads)
     neighbors.check(query.shape[-2], key.shape[-2], heads)
     _check_carried(neighbors, query, key, value, heads)
+    if query.device.type != "meta":  # there only shapes matter, whatever they are the shapes of
+        _check_devices(query.device, similarity, neighbors, position)
+
+
+def _check_devices(device, similarity: Similarity, neighbors: Neighbors, position: Position | None) -> None:
+    held = [(f"{similarity}: {name}", x.device) for name, x in _tensors(similarity)]
+    # A table comes along by itself, if there are numbers in it.
+    held += [(f"{position}: {name}", x.device) for name, x in _tensors(position) if x.device.type == "meta"]
+    held += [(str(graph), graph.device) for graph in neighbors.graphs()]
+    for name, where in held:
+        if where != device:
+            raise ValueError(f"attend(): {name} is on {where}, query on {device}; move them together.")
+
+
+def _tensors(owner) -> list[tuple[str, Tensor]]:
+    own = {} if owner is None else vars(owner)
+    return [(name, x) for name, x in own.items() if isinstance(x, Tensor) and x.dim()]
 
 
 def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -106,8 +123,9 @@ def _check_carried(neighbors: Neighbors, query: Tensor, key: Tensor, value: Tens
                 f"{widths[name]}; one is added to the other, so they must match."
             )
         if tensor.device != query.device and query.device.type != "meta":
-            where = f"{tensor.device}, query on {query.device}"
-            raise ValueError(f"attend(): {name} is on {where}; move them together.")
+            raise ValueError(
+                f"attend(): {name} is on {tensor.device}, query on {query.device}; move them together."
+            )
 
 
 def layout(query: Tensor, key: Tensor, value: Tensor) -> tuple[tuple[int, ...], int, int]:
@@ -127,3 +145,8 @@ def layout(query: Tensor, key: Tensor, value: Tensor) -> tuple[tuple[int, ...], 
 def check_dropout(dropout: float) -> None:
     if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1 or math.isnan(dropout):
         raise ValueError(f"attend(): dropout={dropout!r}; it must lie in [0, 1).")
+
+
+def check_exact(exact: bool) -> None:
+    if not isinstance(exact, bool):
+        raise TypeError(f"attend(): exact={exact!r}; it takes True or False.")

@@ -84,6 +84,10 @@ class Neighbors(ABC):
         """The tensors it is made of: name, tensor, how many last dimensions are its own (pairs, edges)."""
         return []
 
+    def graphs(self) -> list[Graph]:
+        """The graphs it is made of."""
+        return []
+
     def key_range(self, rows: tuple[int, int], queries: int, keys: int) -> tuple[int, int]:
         """The smallest run of keys that holds all neighbours of these rows."""
         low, high = self.facts(queries, keys).reach
@@ -436,7 +440,7 @@ class Mask(Neighbors):
 
     @property
     def shape_key(self):
-        return ("Mask", tuple(self.allowed.shape))
+        return ("Mask", tuple(self.allowed.shape), self.allowed.device)
 
     def check(self, queries, keys, heads):
         for name, size, wanted in zip(
@@ -493,7 +497,8 @@ class Edges(Neighbors):
     @property
     def shape_key(self):
         carried = tuple((name, tuple(tensor.shape), tensor.device) for name, tensor, _ in self.carried())
-        return ("Graph", self.edges.targets, self.edges.sources, self.edges.edges, carried, self.repeated)
+        sizes = (self.edges.targets, self.edges.sources, self.edges.edges)
+        return ("Graph", *sizes, self.edges.device, carried, self.repeated)
 
     def check(self, queries, keys, heads):
         if (self.edges.targets, self.edges.sources) != (queries, keys):
@@ -505,6 +510,9 @@ class Edges(Neighbors):
     def carried(self):
         own = {"weight": 1, "bias": 1, "key": 2, "value": 2}
         return [(f"edge {name}", getattr(self.edges, name), own[name]) for name in self.attributes]
+
+    def graphs(self):
+        return [self.edges]
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -601,6 +609,9 @@ class _Pair(Neighbors):
 
     def carried(self):
         return self.left.carried() + self.right.carried()
+
+    def graphs(self):
+        return self.left.graphs() + self.right.graphs()
 
     def facts(self, queries, keys):
         left, right = self.left.facts(queries, keys), self.right.facts(queries, keys)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..graphs import Graph
-from .check import check_call, check_dropout, layout
+from .check import check_call, check_dropout, check_exact, layout
 from .neighbors import Edges, Everyone, Neighbors, as_neighbors
 from .plan import _FORGET, Plan, make_plan, with_measurements
 from .position import Position
@@ -62,7 +62,7 @@ def attend(
     """
     if torch.compiler.is_compiling():
         return _attend_compiled(query, key, value, similarity, neighbors, position, dropout, strategy, exact)
-    if type(query) is Tensor and torch.is_autocast_enabled(query.device.type):
+    if type(query) is Tensor and _autocast(query.device.type):
         device = query.device.type
         query, key, value = (x.to(torch.get_autocast_dtype(device)) for x in (query, key, value))
         with torch.autocast(device, enabled=False):
@@ -106,7 +106,7 @@ def attend(
     if chosen is None:
         neighbors = as_neighbors(neighbors)
         problem = _problem(query, key, value, similarity, neighbors, position, dropout, exact)
-        if problem is None:
+        if problem is None or problem.device == "meta":  # nobody, or nobody's numbers
             return _nobody(query, key, value)
         name = make_plan(problem, strategy).strategy
         chosen = (strategy if isinstance(strategy, Strategy) else STRATEGIES[name], problem.neighbors)
@@ -120,6 +120,10 @@ def attend(
         heads = query.shape[-3] if query.dim() > 2 else 1
         position.check(neighbors.span(query.shape[-2], key.shape[-2]), heads, query.shape[-1])
     return _run(chosen[0], query, key, value, similarity, neighbors, position, dropout, chosen[1])
+
+
+def _autocast(device: str) -> bool:
+    return device != "meta" and torch.is_autocast_enabled(device)
 
 
 _CHOSEN: dict[tuple, tuple[Strategy, NeighborFacts]] = {}
@@ -156,6 +160,8 @@ def explain(
         raise ValueError(
             "explain(): there are no queries, keys or batch entries, so there is nothing to plan."
         )
+    if device not in (None, "cpu", "cuda"):
+        raise ValueError(f"explain(): device={device!r}; it takes 'cpu' or 'cuda'.")
     if device is not None or problem.device == "meta":
         problem = problem.replace(device=device or "cpu")
     plan = make_plan(problem, strategy)
@@ -175,6 +181,7 @@ def _problem(
     """Check a call and state its facts; None when there is nobody to speak or to listen."""
     check_call(query, key, value, similarity, neighbors, position)
     check_dropout(dropout)
+    check_exact(exact)
     lead, heads, key_heads = layout(query, key, value)
     size = index if transform == "compile" else int
     queries, keys = query.shape[-2], key.shape[-2]
@@ -234,7 +241,7 @@ def _run(way: Strategy, query, key, value, similarity, neighbors, position, drop
 
 
 def _nobody(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """No speaker, no listener or an empty batch: zeros, through which gradients (zero, too) still pass."""
+    """No speaker, no listener, an empty batch or meta tensors: zeros, through which gradients still pass."""
     lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     shape = (*lead, *query.shape[-3:-1], value.shape[-1])
     zero = query[..., :0].sum() + key[..., :0].sum() + value[..., :0].sum()

@@ -88,7 +88,7 @@ class Relative(Position):
                 f"entry L + (i−j), so the last dimension must be odd."
             )
         self.entries, self.clamp = table, clamp
-        self.signature = ("Relative", tuple(table.shape), clamp, table.requires_grad)
+        self.signature = ("Relative", tuple(table.shape), clamp, table.requires_grad, table.device)
 
     @property
     def limit(self) -> int:
@@ -134,7 +134,9 @@ class Alibi(Position):
         self.slopes = slopes
         self.signature = (
             "Alibi",
-            ("tensor", tuple(slopes.shape), slopes.requires_grad) if isinstance(slopes, Tensor) else slopes,
+            ("tensor", tuple(slopes.shape), slopes.requires_grad, slopes.device)
+            if isinstance(slopes, Tensor)
+            else slopes,
         )
 
     def facts(self):
@@ -181,7 +183,8 @@ class T5Buckets(Position):
                 f"buckets a direction and max_distance above {buckets // 2}."
             )
         self.entries, self.bidirectional, self.max_distance = table, bidirectional, max_distance
-        self.signature = ("T5Buckets", tuple(table.shape), bidirectional, max_distance, table.requires_grad)
+        shape = (tuple(table.shape), bidirectional, max_distance)
+        self.signature = ("T5Buckets", *shape, table.requires_grad, table.device)
 
     def check(self, reach, heads, dim):
         if self.entries.dim() == 2:
@@ -236,10 +239,12 @@ class Rotary(Position):
         return None  # it acts on query and key; what is left to plan has no position
 
     def check(self, reach, heads, dim):
-        turned = self.dims or dim
-        if turned % 2 or turned > dim:
+        if self.dims is not None and self.dims > dim:
+            raise ValueError(f"{self}: turns dims={self.dims} coordinates, but query and key have {dim}.")
+        if self.dims is None and dim % 2:
             raise ValueError(
-                f"{self}: turns pairs of coordinates, but query and key have {dim}; use an even number."
+                f"{self}: turns pairs of coordinates, but query and key have {dim}; use an even number, or "
+                f"dims={dim - 1} to leave the last alone."
             )
 
     def rotate(self, x: Tensor, start: int | Tensor) -> Tensor:

@@ -29,9 +29,9 @@ def per_head(parameter, ndim: int = 3):
 
 
 def _signature(parameter) -> object:
-    """What of a parameter can change a plan: a number's value, a tensor's shape and wish for a gradient."""
+    """What plans and checks read of a parameter: a number's value; a tensor's shape, device and gradient."""
     if isinstance(parameter, Tensor):
-        return ("tensor", tuple(parameter.shape), parameter.requires_grad)
+        return ("tensor", tuple(parameter.shape), parameter.requires_grad, parameter.device)
     return parameter
 
 
@@ -140,6 +140,8 @@ class Softmax(_Dot):
             raise TypeError(
                 f"Softmax(scale={scale!r}): takes a number, or a tensor with one entry or one a head."
             )
+        if isinstance(scale, Tensor) and not scale.is_floating_point():
+            raise TypeError(f"Softmax(scale=…): a tensor must be floating point, got {scale.dtype}.")
         if isinstance(scale, Tensor) and scale.dim() > 1:
             raise ValueError(
                 f"Softmax(scale=…): got shape {tuple(scale.shape)}; give a scalar, or one entry a head."
@@ -504,6 +506,8 @@ class Additive(Similarity):
             raise ValueError(f"Additive(slope={slope}): the slope of the leaky ReLU must lie in [0, 1].")
         if weight is not None and (not isinstance(weight, Tensor) or weight.dim() not in (1, 2)):
             raise TypeError("Additive(weight=…): takes a tensor of shape (dim,) or (heads, dim).")
+        if weight is not None and not weight.is_floating_point():
+            raise TypeError(f"Additive(weight=…): must be floating point, got {weight.dtype}.")
         self.slope, self.weight = float(slope), weight
         self.kind = "additive" if weight is None else "additive_v2"
         self.hidden = weight is not None
