@@ -235,7 +235,7 @@ def calibrate(
                 found.append((name, "forward", problem, taken))
     if progress:
         progress(1.0, "fitting")
-    calibration = _fit(device, found)
+    calibration = _fit(device, found, least=0.5 * _product_seconds(device))
     if keep:
         calibration.path = save_calibration(
             device, {"seconds": calibration.seconds, "made": time.strftime("%Y-%m-%d")}
@@ -243,7 +243,14 @@ def calibrate(
     return calibration
 
 
-def _fit(device: str, found: list[tuple[str, str, Problem, float]]) -> Calibration:
+def _product_seconds(device: str) -> float:
+    """What a FLOP of torch's matrix product takes here: the most that arithmetic can be hurried."""
+    a, b = torch.randn(2, 8, 512, 512, device=device)
+    return seconds(lambda: a @ b, least=0.03, repeats=5, device=device) / (2 * 8 * 512**3)
+
+
+def _fit(device: str, found: list[tuple[str, str, Problem, float]], least: float = 0.0) -> Calibration:
+    """`least` seconds a FLOP: a fit to narrow problems might make it free, and wide ones a bargain."""
     measurements = []
     forward_seconds = {
         (name, problem.replace(gradient=False)): taken
@@ -267,7 +274,7 @@ def _fit(device: str, found: list[tuple[str, str, Problem, float]]) -> Calibrati
         for direction in ("forward", "backward"):
             own = [m for m in measurements if m.strategy == flavor and m.direction == direction]
             if len(own) >= len(TERMS):
-                terms, miss = _least_squares(own)
+                terms, miss = _least_squares(own, least)
                 if miss > UNSURE:
                     unsure[f"{flavor} {direction}"] = miss
                     continue
@@ -276,12 +283,12 @@ def _fit(device: str, found: list[tuple[str, str, Problem, float]]) -> Calibrati
     return Calibration(device_name(device), fitted, error, unsure, measurements)
 
 
-def _least_squares(own: list[Measurement]) -> tuple[list[float], float]:
-    """Seconds for each term, none negative, by least squares of log(predicted ÷ taken); the median error.
+def _least_squares(own: list[Measurement], least: float = 0.0) -> tuple[list[float], float]:
+    """Seconds for each term, by least squares of log(predicted ÷ taken), and the median error.
 
-    Ratios are what a choice between strategies depends on. Plain relative errors would favour predicting
-    too little: a prediction cannot be more than 100 % too low. The soft loss keeps a disturbed measurement
-    from bending the fit.
+    No term is negative, and a FLOP takes `least`. Ratios are what a choice between strategies depends on.
+    Plain relative errors would favour predicting too little: a prediction cannot be more than 100 % too low.
+    The soft loss keeps a disturbed measurement from bending the fit.
     """
     from scipy.optimize import least_squares, nnls
 
@@ -293,10 +300,11 @@ def _least_squares(own: list[Measurement]) -> tuple[list[float], float]:
     relative = rows / taken[:, None]
     scale = np.where(relative.max(0) > 0, relative.max(0), 1.0)
     start, _ = nnls(relative / scale, np.ones(len(own)))
+    bottom = np.array([0.0, 0.0, least, 0.0]) * scale
     fit = least_squares(
         lambda terms: np.log(np.maximum(relative / scale @ terms, 1e-12)),
-        start + 1e-3 * start.max(),
-        bounds=(0, np.inf),
+        np.maximum(start + 1e-3 * start.max(), 1.01 * bottom),
+        bounds=(bottom, np.inf),
         loss="soft_l1",
         f_scale=0.3,
     )

@@ -38,6 +38,6 @@ def traffic(size: float, passes: float) -> float:
     """Bytes to count for `passes` reads or writes over a tensor of `size` bytes that is made anew.
 
     Out of the caches, and then given fresh pages by the allocator each time, a byte costs up to four times
-    as much: measured on Linux, rising from 2 MiB to 32 MiB.
+    as much: measured on Linux, rising from 8 MiB to 64 MiB.
     """
-    return size * passes * min(4.0, max(1.0, 1 + 0.75 * math.log2(max(size, 1) / 2**21)))
+    return size * passes * min(4.0, max(1.0, 1 + math.log2(max(size, 1) / 2**23)))

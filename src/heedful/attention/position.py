@@ -24,7 +24,11 @@ class Position:
     rotates = False
 
     def facts(self) -> PositionFacts | None:
-        return PositionFacts(repr(self), learned=self._learned())
+        return PositionFacts(repr(self), learned=self._learned(), per_head=self._per_head())
+
+    def _per_head(self) -> bool:
+        entries = getattr(self, "entries", None)
+        return entries is not None and entries.dim() == 2 and entries.shape[0] > 1
 
     def _learned(self) -> bool:
         return any(isinstance(part, Tensor) and part.requires_grad for part in vars(self).values())
@@ -140,7 +144,10 @@ class Alibi(Position):
         )
 
     def facts(self):
-        return PositionFacts(repr(self), decay=True, learned=self._learned())
+        return PositionFacts(repr(self), decay=True, learned=self._learned(), per_head=self._per_head())
+
+    def _per_head(self):
+        return self.slopes is None or (isinstance(self.slopes, Tensor) and self.slopes.numel() > 1)
 
     def check(self, reach, heads, dim):
         if isinstance(self.slopes, Tensor) and self.slopes.dim() == 1:

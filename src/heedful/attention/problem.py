@@ -50,6 +50,7 @@ class PositionFacts:
     name: str
     decay: bool = False  # exp(position) falls geometrically with distance: slope·|i−j|
     learned: bool = False  # gradients must reach its parameters
+    per_head: bool = False  # each head has a table of its own
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ class Problem:
             position.name if position else "",
             bool(position and position.decay),
             bool(position and position.learned),
+            bool(position and position.per_head),
             *[getattr(self, name) for name in _PLAIN],
         )
 

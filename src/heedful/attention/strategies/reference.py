@@ -32,10 +32,13 @@ class Reference(Strategy):
             )  # gathering and adding by index is slow
         pairs = problem.rows * problem.queries * problem.keys
         size = problem.item * pairs
-        passes = 6 + 2 * (problem.position is not None) + (not problem.neighbors.complete)
+        passes = block_passes(problem)
         held = 3 if problem.similarity.kind != "additive_v2" else 3 + 2 * problem.dim
         return Cost(
-            pairs * pair_flops(problem), traffic(size, passes), size * held, 12 + prepare_launches(problem)
+            pairs * pair_flops(problem),
+            traffic(size, passes),
+            size * held,
+            12 + mask_launches(problem) + prepare_launches(problem),
         )
 
     def run(self, call):
@@ -56,6 +59,24 @@ def mask_launches(problem) -> int:
     return 6 * (not problem.neighbors.complete) + 6 * (problem.position is not None)
 
 
+def block_passes(problem) -> float:
+    """Numbers read and written for each pair by `attend_block`, operation by operation.
+
+    A mask is made from int64 offsets, once for all heads; a bias is copied out of its table, once or a head.
+    """
+    similarity = problem.similarity
+    # Product, maximum, difference, exponential, sum, product; kernels have no exponential.
+    passes = 8.0 if similarity.log_form else 3.0
+    passes += 2.0 * (similarity.kind in ("power", "additive"))
+    masked = not problem.neighbors.complete
+    if masked:
+        passes += 2 + 28 / (problem.item * problem.rows)
+    if problem.position is not None:
+        share = 1 / (problem.batch if problem.position.per_head else problem.rows)
+        passes += 3 + share * (3 if similarity.log_form else 8 + 2 * masked)
+    return passes
+
+
 def pair_flops(problem) -> float:
     """Arithmetic of one pair: its score, its weight, its share of the output."""
     kind, dim = problem.similarity.kind, problem.dim
@@ -63,6 +84,8 @@ def pair_flops(problem) -> float:
     if kind == "features":
         score = 2 * (problem.similarity.features or dim)
     weight = TRANSCENDENTAL if problem.similarity.log_form else 2 * max(1, problem.similarity.degree)
+    if problem.position is not None and not problem.similarity.log_form:
+        weight += TRANSCENDENTAL  # exp of the bias
     return score + weight + 2 * problem.value_dim + (30 if problem.dropout else 0)
 
 

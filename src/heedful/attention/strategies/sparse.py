@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...kernels.parallel import WORTH_A_THREAD
 from ...kernels.sparse import Structure, sparse_attention
 from ...kernels.sparse_operators import WORTH_A_SHAPE
 from ..cost import TRANSCENDENTAL, Cost
@@ -71,7 +72,10 @@ class Sparse(Strategy):
             + problem.tensor_bytes
             + position,
             problem.rows * problem.queries * 2 * problem.item + position,
-            8 + 6 * (problem.position is not None) + prepare_launches(problem),
+            # Handing work over to other threads takes as long as several operations.
+            (8 if edges * (dim + value_dim) >= WORTH_A_THREAD else 3)
+            + 6 * (problem.position is not None)
+            + prepare_launches(problem),
         )
 
     def backward_cost(self, problem):

@@ -14,7 +14,7 @@ from ..cost import Cost
 from ..neighbors import Tile
 from ..transforms import recompute, slices
 from .base import Strategy, attend_block, no_pairs
-from .reference import pair_flops, prepare_launches
+from .reference import block_passes, mask_launches, pair_flops, prepare_launches
 
 # Elements: 4 MiB in float32, so that a tile's several passes stay in the last-level cache.
 SCORES_AT_ONCE = 1 << 20
@@ -41,7 +41,7 @@ class Tiled(Strategy):
         pairs = problem.rows * problem.queries * spanned
         if problem.neighbors.interval == (0, inf):
             pairs *= 0.5  # the future is never looked at
-        passes = 6 + 2 * (problem.position is not None) + (not problem.neighbors.complete)
+        passes = block_passes(problem)
         tiles = -(-problem.queries // height)
         held = problem.item * problem.rows * height * spanned
         if depth > 1:
@@ -51,7 +51,7 @@ class Tiled(Strategy):
             pairs * pair_flops(problem),
             pairs * problem.item * passes,
             3 * held,
-            10 * tiles + prepare_launches(problem),
+            (10 + mask_launches(problem)) * tiles + prepare_launches(problem),
         )
 
     def run(self, call):
