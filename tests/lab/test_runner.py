@@ -139,6 +139,14 @@ def test_names_and_numbers_that_are_wrong(tmp_path):
         lab.run("toy-line", seeds=[1, 1], store=tmp_path)
     with pytest.raises(ValueError, match="backend is 'threads'"):
         lab.run("toy-line", backend="threads", store=tmp_path)
+    with pytest.raises(ValueError, match=r"backend is 'stack'; .* did you mean 'stacked'\?"):
+        lab.run("toy-line", backend="stack", store=tmp_path)
+    with pytest.raises(ValueError, match="workers is 0; it takes 1 or more"):
+        lab.run("toy-line", workers=0, store=tmp_path)
+    with pytest.raises(ValueError, match="device is 'tpu'; it is cpu or cuda"):
+        lab.run("toy-line", device="tpu", store=tmp_path)
+    with pytest.raises(ValueError, match=r"device is 'cuda:99'; torch .* sees \d+ CUDA devices here"):
+        lab.run("toy-line", device="cuda:99", store=tmp_path)
     with pytest.raises(ValueError, match="cannot be trained stacked"):
         lab.run("toy-slow", backend="stacked", store=tmp_path)
     with pytest.raises(ValueError, match="profile is 'fast'"):

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from ..phrases import suggestion
 from ..training.choice import choose
 from ..training.workers import settle
 from .cluster import on_cluster
@@ -57,10 +58,14 @@ def run(
     others go on. `engine="ray"` spreads trials over a Ray cluster (RAY_ADDRESS, or one of this machine).
     """
     study = find(study)
-    if backend not in BACKENDS:
-        raise ValueError(f"run(): backend is {backend!r}; it is one of {', '.join(BACKENDS)}.")
-    if engine not in ENGINES:
-        raise ValueError(f"run(): engine is {engine!r}; it is one of {', '.join(ENGINES)}.")
+    for name, value, known in (("backend", backend, BACKENDS), ("engine", engine, ENGINES)):
+        if value not in known:
+            near = suggestion(value, known) or "."
+            raise ValueError(f"run(): {name} is {value!r}; it is one of {', '.join(known)}{near}")
+    if workers is not None and workers < 1:
+        raise ValueError(f"run(): workers is {workers}; it takes 1 or more.")
+    if engine == "here":
+        _check_device(device)
     chosen = _seeds(study, seeds, profile)
     variants = study.variants(profile, settings)
     if not variants:
@@ -75,6 +80,18 @@ def run(
         work.go(engine if engine != "here" else backend, tell)
     store.finish(asked)
     return Result(study, asked, store)
+
+
+def _check_device(device: str) -> None:
+    """Said once and before anything is begun; every trial would find out for itself."""
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise ValueError(f"run(): device is {device!r}; it is cpu or cuda (cuda:1 for the second one).")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"run(): device is {device!r}; torch {torch.__version__} sees {torch.cuda.device_count()} CUDA "
+            f"devices here. Use cpu."
+        )
 
 
 def _seeds(study: Study, given: int | Sequence[int] | None, profile: str) -> list[int]:

@@ -156,13 +156,25 @@ class Streams(TorchFunctionMode):
         return self._apart(function, arguments, options)
 
     def _dropped(self, function, input, *arguments, **options):
-        """x · mask: only the masks are drawn seed by seed."""
-        ones = torch.ones((), dtype=input.dtype, device=input.device).expand(input.shape)
+        """x · mask: only the masks are drawn seed by seed, in the order in which the numbers of x lie."""
         order = sorted(range(input.dim()), key=lambda n: (-input.stride(n), n))
-        ones = ones.permute(order).contiguous().permute([order.index(n) for n in range(len(order))])
+        back = [order.index(n) for n in range(len(order))]
+        shape = [input.shape[n] for n in order]
         inplace = options.pop("inplace", False) or (len(arguments) > 2 and arguments[2])
-        mask = self._apart(function, (ones, *arguments[:2]), options)
+        p = options.get("p", arguments[0] if arguments else 0.5)
+        if function in (F.dropout, torch.dropout) and input.device.type == "cpu" and p < 1:
+            mask = _Drawn.apply(self._index, lambda: self._masks(shape, input.dtype, p)).permute(back)
+        else:
+            ones = torch.ones(shape, dtype=input.dtype, device=input.device).permute(back)
+            mask = self._apart(function, (ones, *arguments[:2]), options)
         return input.mul_(mask) if inplace else input * mask
+
+    def _masks(self, shape: list[int], dtype: torch.dtype, p: float) -> Tensor:
+        """What torch's own dropout multiplies by on the CPU, drawn from each seed's stream as it draws it."""
+        masks = torch.empty((len(self), *shape), dtype=dtype)
+        for mask, generator in zip(masks, self.cpu, strict=True):
+            mask.bernoulli_(1 - p, generator=generator)
+        return masks.div_(1 - p)
 
     def _filled(self, function, self_, *arguments, **options):
         drawn = self._apart(
@@ -207,7 +219,8 @@ class _Drawn(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, in_dims, index, draw):
-        return torch.stack(draw()), 0
+        drawn = draw()
+        return drawn if isinstance(drawn, Tensor) else torch.stack(drawn), 0
 
 
 class _Apart(torch.autograd.Function):
