@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from ..nn import Conv2d, RelativeAttention2d
+from ..nn import Conv2d, Occupied, RelativeAttention2d
 from ..nn.checks import check_choice, check_count
 from .model import Model
 
@@ -116,13 +116,20 @@ class ConvNet(Model):
         """Three convolutions, each halved by max-pooling, and a hidden layer."""
         return cls(channels, classes, widths=[32, 64, 64], head="flatten", hidden=64, size=size)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Images (N, channels, H, W) → logits (N, classes)."""
+    def forward(self, x: Tensor | Occupied) -> Tensor:
+        """Images (N, channels, H, W) → logits (N, classes).
+
+        Images that are mostly zero may come as `Occupied(images, net.features)`.
+        """
+        if isinstance(x, Occupied):
+            return self._answer(x.through(self.features))
         if self.pool == "flatten" and tuple(x.shape[-2:]) != self.size:
             raise ValueError(
                 f"ConvNet(size={self.size}): got images of {tuple(x.shape)}; it takes that size only."
             )
-        x = self.features(x)
+        return self._answer(self.features(x))
+
+    def _answer(self, x: Tensor) -> Tensor:
         pooled = {
             "max": lambda: x.amax((2, 3)),
             "mean": lambda: x.mean((2, 3)),

@@ -19,6 +19,7 @@ from .graph import (
     readout,
 )
 from .norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm, moments_over, normalize_over
+from .occupied import Occupied
 from .patches import PatchEmbed, patchify, unpatchify
 from .pooling import RelativeMaxPool
 from .positions import AlibiPosition, LearnedPositions, RelativePosition, SinusoidalPositions, T5Position
@@ -53,6 +54,7 @@ __all__ = [
     "LayerNorm",
     "LearnedPositions",
     "MessagePassing",
+    "Occupied",
     "PatchEmbed",
     "RMSNorm",
     "RelativeAttention",
