@@ -87,21 +87,21 @@ def _own_calibration():
 
 # Studies run small: settings of their quick profile that change, and how many seeds show the effect.
 SMALL = {
-    "accumulation": ({}, 1),
-    "autoencoders": ({}, 1),
-    "cora": ({"epochs": 40}, 1),
+    "accumulation": ({}, 3),
+    "autoencoders": ({}, 3),
+    "cora": ({"epochs": 40}, 3),
     "cora-course": ({}, 3),
-    "degradation": ({"epochs": 6}, 1),
-    "extrapolation": ({"steps": 350}, 1),
+    "degradation": ({"epochs": 6}, 3),
+    "extrapolation": ({"steps": 350}, 3),
     "fairytales": ({}, 3),
-    "masked-autoencoders": ({}, 2),
-    "memory": ({"lag": 50, "steps": 200}, 1),
-    "noise": ({"epochs": 30}, 1),
-    "oversmoothing": ({"epochs": 5}, 2),
-    "padding": ({"epochs": 8}, 1),
-    "rotation": ({"epochs": 6}, 1),
+    "masked-autoencoders": ({}, 3),
+    "memory": ({"lag": 50, "steps": 200}, 3),
+    "noise": ({"epochs": 30}, 3),
+    "oversmoothing": ({"epochs": 5}, 3),
+    "padding": ({"epochs": 8}, 3),
+    "rotation": ({"epochs": 6}, 3),
     "unet": ({"steps": 80}, 3),
-    "vit": ({}, 2),
+    "vit": ({}, 3),
     "zero-grad": ({}, 3),
 }
 

@@ -44,7 +44,7 @@ class Oversmoothing(Trained):
     seeds = {"quick": 1, "full": 5}
     metrics = {
         "energy": "energy of the last hidden layer, log₁₀",
-        "untrained": "the same with random weights, log₁₀",
+        "untrained": "energy of it with random weights, log₁₀",
         "test": "accuracy on the test nodes, %",
     }
 
