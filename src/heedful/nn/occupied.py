@@ -44,8 +44,7 @@ class Occupied:
         for layer in layers:
             if isinstance(layer, nn.ReLU):
                 continue
-            plain = isinstance(layer, Conv2d) and layer.bias is None and layer.groups == 1
-            if not plain or set(layer.dilation) != {1}:
+            if not isinstance(layer, Conv2d) or not _plain(layer):
                 raise ValueError(
                     f"Occupied: got {layer}; takes Conv2d without bias, groups and dilation, and ReLU."
                 )
@@ -75,6 +74,7 @@ class Occupied:
             if isinstance(layer, nn.ReLU):
                 rows = rows.relu()
             else:
+                assert isinstance(layer.weight, Tensor)
                 weight = layer.weight.permute(2, 3, 1, 0).flatten(0, 2)  # (taps · inputs, outputs)
                 rows, _ = _Gathered.apply(rows, weight, *next(windows))
         return _with_nothing(rows)[self.places].permute(0, 3, 1, 2)
@@ -107,6 +107,10 @@ class _Gathered(torch.autograd.Function):
             for column in heard_by.unbind(1)[1:]:
                 back = back + taps[column]
         return back, columns.mT @ gradient, None, None
+
+
+def _plain(layer: Conv2d) -> bool:
+    return layer.bias is None and layer.groups == 1 and set(layer.dilation) == {1}
 
 
 def _with_nothing(rows: Tensor) -> Tensor:

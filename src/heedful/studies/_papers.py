@@ -7,6 +7,7 @@ from torch import nn
 
 from ..graphs import Graph
 from ..models import GAT, GCN
+from ..nn import GATConv, GCNConv
 
 
 class Papers:
@@ -31,9 +32,11 @@ def course_net(model: str, features: int, hidden: int | None, classes: int) -> G
     else:
         net = GAT(features, hidden or 2, classes, heads=8, shared=True, dropout=0.5, bias=False)
     for layer in net.layers:
+        assert isinstance(layer, (GCNConv, GATConv))
         for name, parameter in layer.named_parameters():
-            inputs = 2 * layer.dim if name in ("listener", "speaker") else layer.weight.shape[0]  # type: ignore[operator, union-attr, index]
-            nn.init.uniform_(parameter, -(inputs**-0.5), inputs**-0.5)  # type: ignore[operator]
+            heads = isinstance(layer, GATConv) and name in ("listener", "speaker")
+            inputs = 2 * layer.dim if heads else len(layer.weight)  # type: ignore[union-attr, operator]
+            nn.init.uniform_(parameter, -(float(inputs) ** -0.5), float(inputs) ** -0.5)
     return net
 
 
