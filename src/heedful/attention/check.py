@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 
 from .neighbors import Neighbors
@@ -49,7 +50,8 @@ def check_call(query, key, value, similarity, neighbors, position) -> None:
     similarity.check(query.shape[-1], key.shape[-1], heads)
     neighbors.check(query.shape[-2], key.shape[-2], heads)
     _check_carried(neighbors, query, key, value, heads)
-    if query.device.type != "meta":  # there only shapes matter, whatever they are the shapes of
+    # On the meta device only shapes matter; a compiler finds out by itself, and reads no names.
+    if query.device.type != "meta" and not torch.compiler.is_compiling():
         _check_devices(query.device, similarity, neighbors, position)
 
 
