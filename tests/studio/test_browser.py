@@ -179,6 +179,7 @@ def test_text_streams_in_with_what_it_beat_and_what_it_copied(visit):
     tokens = page.locator("#text .token")
     assert tokens.count() == 120
     tokens.nth(60).focus()
+    assert page.locator("#beat tr.chosen").count() == 1
     shares = [
         float(share.removesuffix(" %"))
         for share in page.locator("#beat [data-name=probability]").all_inner_texts()

@@ -188,8 +188,8 @@ export function view(root) {
   }
   function stroke(edge) {
     const on = chosen === null || edge.i === chosen;
-    return { class: `edge${edge.i === chosen ? " chosen" : ""}`, "stroke-width": (.6 + 4 * edge.w).toFixed(2),
-             "stroke-opacity": (on ? .3 + .7 * edge.w : .16).toFixed(3) };
+    return { class: `edge${edge.i === chosen ? " chosen" : ""}`, "stroke-width": (.8 + 4 * edge.w).toFixed(2),
+             "stroke-opacity": (on ? .45 + .55 * edge.w : .16).toFixed(3) };
   }
   const hint = (made, edge) => element("title", {}, made, `${label(edge.i)} listens to ${label(edge.j)}: ${percent(edge.w)}`);
   const plain = (width, height, top, box) => element("svg", { width, height, viewBox: `0 ${top} ${width} ${height}`,
@@ -246,9 +246,9 @@ export function view(root) {
   }
   function tell(i, j = null) {
     const best = [...Array(n).keys()].map((k) => [k, weight(i, k)]).sort((a, b) => b[1] - a[1]).slice(0, 4).filter(([, w]) => w > .005);
-    const first = j === null ? "" : `${label(j)}: ${percent(weight(i, j))}. Most of all to `;
+    const first = j === null ? "" : `${label(j)}, ${percent(weight(i, j))}; most of all to `;
     const group = data.groups ? ` (${data.classes[data.groups[i]]})` : "";
-    const heard = best.map(([k, w]) => `${label(k)} ${percent(w)}`).join(", ") || "nobody here";
+    const heard = best.map(([k, w]) => `${label(k)}, ${percent(w)}`).join("; ") || "nobody here";
     part.told.textContent = `${label(i)}${group} listens to ${first}${heard}${pinned ? " (held; click again to let go)" : ""}`;
   }
   function draw() {

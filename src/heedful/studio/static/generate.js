@@ -6,7 +6,7 @@ const at = (id) => document.getElementById(id);
 const form = at("wish");
 let events = null, tokens = [];
 
-const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+const percent = (share) => (share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`);
 const shown = (text) => (text === "" ? "∅" : text.replace(/\n/g, "↵").replace(/ /g, "␣"));
 
 function finish(words) {

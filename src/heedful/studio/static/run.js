@@ -12,7 +12,7 @@ function show(now) {
   at("progress").max = now.total;
   at("progress").value = now.done + now.failed;
   at("count").textContent = `${now.done} of ${now.total} trials`;
-  at("left").textContent = now.left === null ? "" : `about ${spoken(now.left)} left`;
+  at("left").textContent = remaining(now);
   at("failures").replaceChildren(...now.failures.map((line) => make("p", { class: "problem" }, line)));
   const names = Object.keys(now.rows[0] ?? {});
   const body = at("rows").querySelector("tbody");
@@ -31,6 +31,13 @@ function show(now) {
     delete image.dataset.src;
   }
   page.dataset.state = now.state;
+}
+
+/** By what finished trials took; before the first, what such a run usually takes. */
+function remaining({ state, left }) {
+  const { usual } = at("left").dataset;
+  if (state !== "running") return "";
+  return left !== null ? `about ${spoken(left)} left` : usual ? `usually about ${usual} in all` : "";
 }
 
 function spoken(seconds) {
