@@ -1,10 +1,11 @@
 # make run: set up, take the tour, run every study small, check every claim.  make test: set up and run the tests.  Nothing else is needed.
+# make docs: build the documentation; heedful docs shows it.  make wheel: a wheel that has it.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 WORKERS ?= 2
 
-.PHONY: setup run test lint bench figures clean
+.PHONY: setup run test lint bench docs wheel clean
 
 setup: $(READY)
 
@@ -31,5 +32,11 @@ lint: setup
 bench: setup
 	$(BIN)/heedful bench --json runs/bench.json
 
+docs: setup
+	$(BIN)/python docs/site
+
+wheel: docs
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
 clean:
-	rm -rf .venv runs build dist src/*.egg-info
+	rm -rf .venv runs build dist src/*.egg-info src/heedful/site

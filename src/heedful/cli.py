@@ -23,6 +23,7 @@ from .commands.calibrate import Calibrate
 from .commands.claims import Claims
 from .commands.common import UsageError, choose
 from .commands.data import Data
+from .commands.docs import Docs
 from .commands.doctor import Doctor
 from .commands.explain import Explain
 from .commands.generate import Generate
@@ -48,6 +49,7 @@ VERBS: dict[str, Any] = {
     "claims": Claims,
     "doctor": Doctor,
     "studio": Studio,
+    "docs": Docs,
 }
 
 

@@ -1,7 +1,8 @@
 """Every dataset by name: what it is, its terms, where its files are, and who reads or makes it.
 
 Only facts stand here, so that listing the sets needs neither torch nor a network. The loader is named
-"module:function" and imported when first used; with files it gets their contents, without only the options.
+"module:function" and imported when first used, or is a function; with files it gets their contents, without only
+the options.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Dataset:
     name: str
     kind: str
     what: str
-    loader: str
+    loader: str | Callable
     terms: str
     cite: str = ""
     files: tuple[File, ...] = ()
@@ -45,6 +46,8 @@ class Dataset:
 
     def function(self) -> Callable:
         """The loader itself."""
+        if callable(self.loader):
+            return self.loader
         module, _, name = self.loader.partition(":")
         return getattr(import_module(f"{__package__}.{module}"), name)
 
