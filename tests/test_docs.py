@@ -1,4 +1,4 @@
-"""What the documentation says to type works and prints what it says; what is made from the code is as the code says."""
+"""What the documentation says to type works and prints what it says; what is made from code is current."""
 
 import re
 import runpy
@@ -62,7 +62,7 @@ PYTHON = [page for page in PAGES if blocks(page, "python") and name_of(page) not
 
 @pytest.fixture
 def registries():
-    """What a page registers, studies, claims, findings, sets and strategies of its own, is gone afterwards."""
+    """What a page registers (studies, claims, findings, sets, strategies of its own) is gone afterwards."""
     claims.claims(), lab.studies()  # imported once, they register once
     own = sys.modules["heedful.claims.claim"]._CLAIMS
     kept = [DATASETS, _STUDIES, own, kinds.KINDS, strategies.STRATEGIES]
@@ -93,7 +93,13 @@ def test_python_runs_and_prints_what_it_says(page, tmp_path, monkeypatch, capsys
 def test_what_is_run_elsewhere_is(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for name in (name for name, where in ELSEWHERE.items() if where == page):
-        told = "corpus" if "/findings/" in name else "page.ABOUT" if name.endswith("claims.md") else Path(name).name
+        told = (
+            "corpus"
+            if "/findings/" in name
+            else "page.ABOUT"
+            if name.endswith("claims.md")
+            else Path(name).name
+        )
         assert told in text, f"{page} does not run {name}"
         assert (ROOT / name).exists()
 
@@ -116,8 +122,8 @@ RUN = {
     "segment": [r".*"],
     "classify": [r".*"],
 }
-# The others are read by the real command line, and the names of studies, settings, claims, sets, cases and benchmarks
-# in them are looked up, no more. Why:
+# The others are read by the real command line, and the names of studies, settings, claims, sets, cases and
+# benchmarks in them are looked up, no more. Why:
 ONLY_READ = {
     "tour": "tests/test_tour.py runs it",
     "run": "minutes to hours, or a study's quick profile, which tests/studies runs small for every study",
@@ -135,7 +141,7 @@ ONLY_READ = {
 
 
 def commands_of(text: str) -> list[str]:
-    """`heedful …` in blocks without a language and in code within text; with … or a NAME in it, it is no command."""
+    """`heedful …` in blocks without a language and in code within text; with … or a NAME it is no command."""
     fenced = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", text, re.S | re.M)
     lines = [line for language, block in fenced if not language for line in block.splitlines()]
     found = [line.removeprefix("$ ") for line in lines if re.match(r"(\$ )?heedful ", line)]
@@ -149,7 +155,7 @@ def commands_of(text: str) -> list[str]:
 def commands() -> dict[str, str]:
     """Every command of the documentation, pages made from the code included, and where it stands."""
     texts = {name_of(page): page.read_text(encoding="utf-8") for page in PAGES}
-    texts |= {path: text for path, text in sys.modules["of_studies"].pages().items()}
+    texts |= sys.modules["of_studies"].pages()
     made = sys.modules["of_claims"]
     texts |= {f"claims/{id}.md": made.page(entry, None, False) for id, entry in made.ours().items()}
     return {line: place for place, text in texts.items() for line in commands_of(text)}
@@ -173,17 +179,21 @@ def test_every_command_is_understood(tmp_path, monkeypatch):
 
 
 def known(verb: str, parsed) -> None:
+    """Look up what a command names; whatever is unknown raises."""
     if verb == "run" and parsed.study != "all":
-        assert lab.find(parsed.study).variants(parsed.profile, set_by(parsed.set))
-    if verb == "claims":
-        assert [claims.find(id) for id in parsed.ids] == [claims.find(id) for id in parsed.ids]
-        assert parsed.document is None or claims.claims(parsed.document)
-    if verb == "bench":
-        assert set(parsed.names) <= set(bench.table(parsed.device))
-    if verb == "data":
-        assert parsed.action in ("list", "show", "fetch") and [data.describe(name) for name in parsed.names] is not None
-    if verb == "doctor":
-        assert parsed.case is None or parsed.case in CASES
+        assert lab.find(parsed.study).variants(parsed.profile, set_by(parsed.set)), "no variant is left"
+    elif verb == "claims":
+        for id in parsed.ids:
+            claims.find(id)
+        claims.claims(parsed.document)
+    elif verb == "bench":
+        assert set(parsed.names) <= set(bench.table(parsed.device)), "no such benchmark"
+    elif verb == "data":
+        cli.choose("action", parsed.action, ["list", "show", "fetch"])
+        for name in parsed.names:
+            data.describe(name)
+    elif verb == "doctor" and parsed.case is not None:
+        cli.choose("case", parsed.case, CASES)
 
 
 TRAINING = """
@@ -203,7 +213,7 @@ for step in range(60):
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory):
-    """A folder as a reader would have it: a script, claims, pictures, and models that were trained very little."""
+    """A folder as a reader would have it: a script, claims, pictures; models are trained as needed."""
     folder = tmp_path_factory.mktemp("desk")
     (folder / "train.py").write_text(TRAINING)
     [example, *_] = blocks(DOCS / "claims.md", "python")
@@ -214,12 +224,23 @@ def desk(tmp_path_factory):
 
 
 def trained(folder: Path, name: str, **settings) -> None:
-    lab.run(name, profile="quick", seeds=1, settings=settings, store=folder / "runs", backend="loop", progress=False)
+    lab.run(
+        name,
+        profile="quick",
+        seeds=1,
+        settings=settings,
+        store=folder / "runs",
+        backend="loop",
+        progress=False,
+    )
 
 
 NEEDS = {
     "generate": [("fairytales", {"steps": 2, "batch": 4, "characters": 4000})],
-    "attention": [("fairytales", {"steps": 2, "batch": 4, "characters": 4000}), ("vit", {"epochs": 1, "net": "vit", "share": 10})],
+    "attention": [
+        ("fairytales", {"steps": 2, "batch": 4, "characters": 4000}),
+        ("vit", {"epochs": 1, "net": "vit", "share": 10}),
+    ],
     "segment": [("unet", {"steps": 2, "images": 3})],
     "classify": [("vit", {"epochs": 1, "share": 10})],
     "report": [("zero-grad", {"problem": "bowl"})],
@@ -283,7 +304,11 @@ def test_pictures_of_ideas_are_what_the_script_draws(name):
 
 
 def test_every_page_has_a_picture_and_every_picture_a_page():
-    assert set(PICTURES) == {page.stem for page in ARCHITECTURES} == {p.stem for p in FOLDER.glob("pictures/*.svg")}
+    assert (
+        set(PICTURES)
+        == {page.stem for page in ARCHITECTURES}
+        == {p.stem for p in FOLDER.glob("pictures/*.svg")}
+    )
 
 
 def test_no_public_name_is_forgotten():
@@ -360,4 +385,6 @@ def test_the_map_in_the_readme_is_the_registry_s():
     """`python docs/site --readme` writes it anew."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert sys.modules["of_claims"].with_map(text) == text
-    assert [id for id in claims.claims() if f"`heedful claims {id} --explain`" not in text and id[0] in "ABCDE"] == []
+    assert [
+        id for id in claims.claims() if f"`heedful claims {id} --explain`" not in text and id[0] in "ABCDE"
+    ] == []

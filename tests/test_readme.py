@@ -1,4 +1,4 @@
-"""What the README says to type works; its commands and links are tested with those of all pages, in test_docs.py."""
+"""What the README says to type works; commands and links of all pages are tested in test_docs.py."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds without a network, nothing in it leads nowhere, and `heedful docs` shows it."""
+"""The documentation as a site: built without a network, all links lead somewhere, `heedful docs` shows it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ def site(tmp_path_factory):
     else:
         try:
             # Whoever asks for a network is sent where nobody answers.
-            environment = {**os.environ, "http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+            environment = {
+                **os.environ,
+                "http_proxy": "http://127.0.0.1:9",
+                "https_proxy": "http://127.0.0.1:9",
+            }
             command = [sys.executable, str(ROOT / "docs" / "site"), str(folder)]
             built = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=base)
             (shared / "site.said").write_text(built.stdout + built.stderr, encoding="utf-8")
@@ -54,7 +58,9 @@ def site(tmp_path_factory):
 
 
 def pages(site: Path) -> dict[str, str]:
-    return {path.relative_to(site).as_posix(): path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
+    return {
+        path.relative_to(site).as_posix(): path.read_text(encoding="utf-8") for path in site.rglob("*.html")
+    }
 
 
 def test_there_is_a_page_for_each(site):
@@ -62,19 +68,26 @@ def test_there_is_a_page_for_each(site):
 
     found = set(pages(site))
     assert {f"claims/{id}.html" for id in claims.claims() if id[0] in "ABCDE"} <= found
-    assert {f"findings/{name}.html" for name in KINDS if (ROOT / f"docs/findings/{name}.md").exists()} <= found
+    assert {
+        f"findings/{name}.html" for name in KINDS if (ROOT / f"docs/findings/{name}.md").exists()
+    } <= found
     ours = [name for name, study in lab.studies().items() if study.settings.__module__.startswith("heedful.")]
     assert ours and {f"studies/{name}.html" for name in ours} <= found
-    assert {f"ideas/{name}.html" for name in ("line", "similarities", "neighbors", "positions", "strategies", "planner")} <= found
+    assert {
+        f"ideas/{name}.html"
+        for name in ("line", "similarities", "neighbors", "positions", "strategies", "planner")
+    } <= found
     shown = "".join(text for path, text in pages(site).items() if path.startswith("architectures/"))
     assert [name for name in models.__all__ if f"#heedful.models.{name}" not in shown] == []
     assert {"index.html", "tour.html", "map.html", "teaching.html", "measuring.html"} <= found
 
 
 def test_nothing_leads_nowhere_or_out(site):
-    """Scripts, styles and pictures are the site's own; links within it have a file, and the anchor they name."""
+    """Scripts, styles and pictures are the site's own; links in it have a file, and their anchor."""
     texts = pages(site)
-    anchors = {path: {unescape(id) for id in re.findall(r'\sid="([^"]+)"', text)} for path, text in texts.items()}
+    anchors = {
+        path: {unescape(id) for id in re.findall(r'\sid="([^"]+)"', text)} for path, text in texts.items()
+    }
     wrong = []
     for path, text in texts.items():
         if path == "404.html":  # its links are from the root, for it may stand anywhere
@@ -134,7 +147,8 @@ def test_it_is_served_to_this_machine_alone(site):
 
 def test_the_command_prints_an_address_and_serves(site, tmp_path):
     code = (
-        "import sys; from pathlib import Path; from heedful.commands import docs; from heedful.cli import main\n"
+        "import sys; from pathlib import Path\n"
+        "from heedful.commands import docs; from heedful.cli import main\n"
         f"docs.SITE, docs.ROOT = Path({str(site)!r}), Path({str(tmp_path)!r})\n"
         "sys.exit(main(['docs', '--port', '0', '--no-open']))"
     )

@@ -1,7 +1,7 @@
-"""`python docs/site [FOLDER]` builds the documentation as a site: into the package, so that wheels have it, or FOLDER.
+"""`python docs/site [FOLDER]` builds the documentation as a site: into the package, for wheels, or a FOLDER.
 
-The written pages are copied, those of studies, claims and the reference are made from the registries, and Zensical
-turns all into HTML; a link that leads nowhere fails. Nothing that is made can be older than the code.
+The written pages are copied, those of studies, claims and the reference are made from the registries, and
+Zensical turns all into HTML; a link that leads nowhere fails. What is made cannot be older than the code.
 `python docs/site --readme` writes the map of the README anew.
 """
 

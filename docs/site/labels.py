@@ -24,7 +24,9 @@ class _Labels(Treeprocessor):
     def plain(self, text: str) -> str:
         """Code in a heading is kept aside until the end; here it is put back."""
         kept = self.md.htmlStash.rawHtmlBlocks
-        text = re.sub(r"\x02wzxhzdk:(\d+)\x03", lambda match: re.sub(r"<[^>]+>", "", str(kept[int(match[1])])), text)
+        text = re.sub(
+            r"\x02wzxhzdk:(\d+)\x03", lambda match: re.sub(r"<[^>]+>", "", str(kept[int(match[1])])), text
+        )
         return re.sub(r"[\x02\x03]", "", text)
 
 

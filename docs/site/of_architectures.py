@@ -1,4 +1,4 @@
-"""What the library has of an architecture, put below its page: classes with signatures, studies that train it."""
+"""What the library has of an architecture, put below its page: classes, signatures, studies that train it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from words import first_words, plain, table
+from words import first_words, plain, signature, table
 
 from heedful import models, nn
 
@@ -49,32 +49,42 @@ def homes() -> dict[str, list[tuple[str, object]]]:
             module = thing.__module__.removeprefix("heedful.")
             page = PAGE.get(module, module.removeprefix("models."))
             if not (FOLDER / f"{page}.md").exists():
-                raise LookupError(f"{short}.{name} of {module} has no page; name one in of_architectures.PAGE")
+                raise LookupError(
+                    f"{short}.{name} of {module} has no page; name one in of_architectures.PAGE"
+                )
             found.setdefault(page, []).append((f"heedful.{short}.{name}", thing))
     return found
 
 
 def section(page: str) -> str:
     rows = [
-        (f"[`{name.removeprefix('heedful.')}`](../reference/{name.split('.')[1]}.md#{name})", _takes(thing), plain(first_words(thing)))
+        (
+            f"[`{name.removeprefix('heedful.')}`](../reference/{name.split('.')[1]}.md#{name})",
+            _takes(thing),
+            plain(first_words(thing)),
+        )
         for name, thing in homes().get(page, [])
     ]
     parts = ["", "## In the library", table(["name", "takes", "is"], rows)] if rows else [""]
     used = [name for name in _studies() if page in of_study(_studies()[name])]
     if used:
-        parts.append("Studies that train it: " + ", ".join(f"[{name}](../studies/{name}.md)" for name in used) + ".")
+        parts.append(
+            "Studies that train it: " + ", ".join(f"[{name}](../studies/{name}.md)" for name in used) + "."
+        )
     return "\n\n".join(parts) + "\n"
 
 
 def _takes(thing) -> str:
     """Its arguments, the defaults of those that have one."""
     shown = []
-    for name, parameter in inspect.signature(thing).parameters.items():
+    for name, parameter in signature(thing).parameters.items():
         if name == "self" or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             continue
         default = parameter.default
-        shown.append(name if default is parameter.empty else f"{name}={default!r}" if _short(default) else f"{name}=…")
-    return f"`{', '.join(shown)}`" if shown else ""
+        shown.append(
+            name if default is parameter.empty else f"{name}={default!r}" if _short(default) else f"{name}=…"
+        )
+    return ", ".join(f"`{word}`" for word in shown)
 
 
 def _short(value) -> bool:

@@ -25,6 +25,6 @@ def section() -> str:
             parts += [
                 f"## {first['date']}, {path.stem.split('-')[-1]}",
                 f"{plain(first['machine'])}. Every number: [{path.name}](results/{path.name}).",
-                table(["`heedful bench …`", "what", "found", "reached"], rows),
+                table(["benchmark", "what", "found", "reached"], rows),
             ]
     return "\n\n".join(parts) + "\n"

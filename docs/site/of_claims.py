@@ -11,7 +11,7 @@ from words import code, plain, table
 
 from heedful.claims import Claim, Verdict, claims
 from heedful.claims.documents import DOCUMENTS
-from heedful.claims.page import read
+from heedful.claims.page import commands, read, study_of
 
 DOCS = Path(__file__).resolve().parents[1]
 MARKS = {True: "✓", False: "✗", None: "·"}
@@ -20,8 +20,7 @@ ROLES = {"stated": "stated", "detail": "a detail", "corrected": "instead", "show
 
 def pages() -> dict[str, str | bytes]:
     found: dict[str, str | bytes] = {}
-    entries = list(ours().values())
-    for place, entry in enumerate(entries):
+    for entry in ours().values():
         verdict = verdicts().get(entry.id)
         picture = None if verdict is None else verdict.figure()
         if picture is not None:
@@ -34,7 +33,9 @@ def pages() -> dict[str, str | bytes]:
 
 def ours() -> dict[str, Claim]:
     """Those that come with heedful, not what an example registered."""
-    return {id: entry for id, entry in claims().items() if entry.measure.__module__.startswith("heedful.claims.")}
+    return {
+        id: entry for id, entry in claims().items() if entry.measure.__module__.startswith("heedful.claims.")
+    }
 
 
 @cache
@@ -46,9 +47,11 @@ def verdicts() -> dict[str, Verdict]:
 
 def page(entry: Claim, verdict: Verdict | None, picture: bool) -> str:
     parts = [f"# {entry.id}", f"**{plain(entry.statement)}**"]
-    parts += [f"From {plain(entry.document)}, where it reads: *{plain(entry.stated)}*."] if entry.stated else [
-        f"From {plain(entry.document)}."
-    ]
+    parts += (
+        [f"From {plain(entry.document)}, where it reads: *{plain(entry.stated)}*."]
+        if entry.stated
+        else [f"From {plain(entry.document)}."]
+    )
     if verdict is None:
         parts.append("It has not been measured for these pages yet; the command below does.")
     else:
@@ -66,7 +69,7 @@ def page(entry: Claim, verdict: Verdict | None, picture: bool) -> str:
             parts.append(f"![what was measured for {entry.id}]({entry.id}.png)")
     parts += ["## Measure it", code(f"heedful claims {entry.id} --explain")]
     if study := study_of(entry):
-        parts.append(f"It judges the newest run of [{study}](../studies/{study}.md), or a quick one where there is none:")
+        parts.append(f"It judges the newest run of [{study}](../studies/{study}.md), or else a quick one:")
         parts.append(code(f"heedful run {study}"))
     module = entry.measure.__module__.replace(".", "/")
     parts += ["## The code that measures", f"`src/{module}.py`", code(entry.code, "py")]
@@ -80,31 +83,6 @@ def navigation() -> str:
         lines.append(f'- "{letter}: {document}":')
         lines += [f"    - claims/{id}.md" for id, entry in ours().items() if entry.document == document]
     return "\n".join(lines)
-
-
-def study_of(entry: Claim) -> str | None:
-    """The study whose runs a claim judges, as its code says, or the helper that the code calls."""
-    text = entry.code
-    for helper, name in _helpers(entry.measure.__module__).items():
-        if re.search(rf"\b{helper}\(", text):
-            return name
-    named = re.search(r'\bjudged\("([\w-]+)"', text)
-    return named[1] if named else None
-
-
-@cache
-def _helpers(module: str) -> dict[str, str]:
-    """Functions of a file of claims that fetch the runs of one study."""
-    import inspect
-    import sys
-
-    found = {}
-    for name, thing in vars(sys.modules[module]).items():
-        if name.startswith("_") and inspect.isfunction(thing) and thing.__module__ == module:
-            named = re.search(r'\bjudged\("([\w-]+)"', inspect.getsource(thing))
-            if named:
-                found[name] = named[1]
-    return found
 
 
 @cache
@@ -124,27 +102,19 @@ def linked(markdown: str) -> str:
     """The page of claims and the map with every claim linked to its own page."""
     markdown = re.sub(r"^\| ([A-E]\d[\d.]*) \|", r"| [\1](claims/\1.md) |", markdown, flags=re.M)
     return re.sub(
-        r"^(\| [^|]+ \|) ([\d.]+) (\|.*`heedful claims (\S+) --explain` \|)$",
-        r"\1 [\2](claims/\4.md) \3",
+        r"^\| ([\d.]+) (\|.*`heedful claims (\S+) --explain`.*\|)$",
+        r"| [\1](claims/\3.md) \2",
         markdown,
         flags=re.M,
     )
 
 
 def readme() -> str:
-    """The map as the README has it: a folded table a document, `python docs/site --readme` writes it there."""
+    """The map as the README has it, a folded table a document; `python docs/site --readme` writes it."""
     parts = []
     for letter, document in DOCUMENTS.items():
         group = [entry for entry in ours().values() if entry.document == document]
-        rows = [
-            (
-                entry.id.removeprefix(letter),
-                entry.statement,
-                f"`heedful claims {entry.id} --explain`"
-                + (f", `heedful run {study}`" if (study := study_of(entry)) else ""),
-            )
-            for entry in group
-        ]
+        rows = [(entry.id.removeprefix(letter), entry.statement, commands(entry)) for entry in group]
         parts += [
             f"<details><summary>{letter}: {document}, {len(group)} questions: "
             f"<code>heedful claims --document {letter}</code></summary>",

@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields
 from functools import cached_property
 from typing import get_type_hints
 
+import words
 from words import code, first_words, plain, prose, table
 
 from heedful.cli import VERBS, _name, _positional
@@ -94,7 +95,9 @@ def entry(name: str, thing) -> Iterator[str]:
     last = name.rpartition(".")[2]
     yield f"## {plain(last)} {{ #{name} }}"
     if not callable(thing):
-        yield f"`{last}`: " + (f"`{thing!r}`" if len(repr(thing)) < 90 else f"{type(thing).__name__} of {len(thing)}")
+        yield f"`{last}`: " + (
+            f"`{thing!r}`" if len(repr(thing)) < 90 else f"{type(thing).__name__} of {len(thing)}"
+        )
         return
     yield code(signature(last, thing), "py")
     yield from docstring(inspect.getdoc(thing) if last not in _silent(thing) else None)
@@ -125,7 +128,7 @@ def methods(thing: type) -> Iterator[tuple[str, object]]:
 
 def signature(name: str, thing) -> str:
     try:
-        found = inspect.signature(thing)
+        found = words.signature(thing)
     except (TypeError, ValueError):
         return f"{name}(…)"
     bare = [parameter.replace(annotation=parameter.empty) for parameter in found.parameters.values()]
@@ -135,9 +138,17 @@ def signature(name: str, thing) -> str:
     line = re.sub(r"<(?:object|factory)[^>]*>", "…", line)
     if len(line) <= 90:
         return line
-    return re.sub(r"\((.*)\)$", lambda match: "(\n" + textwrap.fill(
-        match[1], 86, initial_indent="    ", subsequent_indent="    ", break_long_words=False
-    ) + "\n)", line)
+    return re.sub(
+        r"\((.*)\)$",
+        lambda match: (
+            "(\n"
+            + textwrap.fill(
+                match[1], 86, initial_indent="    ", subsequent_indent="    ", break_long_words=False
+            )
+            + "\n)"
+        ),
+        line,
+    )
 
 
 def docstring(text: str | None) -> Iterator[str]:
@@ -152,7 +163,9 @@ def docstring(text: str | None) -> Iterator[str]:
             yield {"Args:": "Takes", "Returns:": "Returns", "Raises:": "Raises"}[title] + ":"
             yield "\n".join(_arguments(inspect.cleandoc(rest)))
         elif all(line.startswith("    ") for line in block.splitlines()):
-            yield code(textwrap.dedent(block), "py" if re.match(r" *(@|def |class |import |from )", block) else "")
+            yield code(
+                textwrap.dedent(block), "py" if re.match(r" *(@|def |class |import |from )", block) else ""
+            )
         elif re.search(r"^(@\w+\(|class |def )", block, re.M):
             yield code(block, "py")
         elif re.match(r"[-*] ", block) or re.search(r"^\S.*:\n?( {2,}\S.*\n?)+", block):

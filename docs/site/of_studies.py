@@ -1,4 +1,4 @@
-"""A page a study, from the lab's registry: the question, how to run it, settings, published figures, results."""
+"""A page a study, from the lab's registry: question, how to run it, settings, published figures, results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import of_architectures
 import of_claims
-from words import code, plain, table
+from words import code, plain, prose, table
 
 from heedful import lab
 
@@ -47,8 +47,9 @@ def index(known) -> str:
     return "\n\n".join(
         [
             "# Studies",
-            "Each asks one question, has the settings and figures it was published with, and runs over many seeds. "
-            "[The lab](../lab.md) says how; `heedful list` prints this table. Times are about what two cores need.",
+            "Each asks one question, has the settings and figures it was published with, and runs over many "
+            "seeds. [The lab](../lab.md) says how; `heedful list` prints this table. Times are about what "
+            "two cores need.",
             table(["study", "asks", "quick", "full"], rows),
         ]
     )
@@ -59,7 +60,7 @@ def page(study: lab.Study) -> str:
     parts = [f"# {name}", f"**{plain(study.question)}**"]
     about = inspect.getdoc(study.settings) or ""
     if about and not about.startswith(f"{study.settings.__name__}("):  # what dataclass writes by itself
-        parts.append(plain(re.sub(r"\s*\n\s*", " ", about)))
+        parts.append(prose(re.sub(r"\s*\n\s*", " ", about)))
     parts.append(f"Source: {plain(study.source)}.")
     picture = DOCS / "figures" / f"{name}.png"
     if picture.exists():
@@ -118,10 +119,13 @@ def settings(study: lab.Study):
         if field.name in study.axes:
             value = ", ".join(map(str, every.get(field.name, study._choices(field.name))))
             small = ", ".join(map(str, ranges[field.name])) if field.name in ranges else value
-        takes = re.sub(r"Literal\[(.*)\]", lambda match: match[1].replace('"', "").replace("'", ""), str(field.type))
+        takes = re.sub(
+            r"Literal\[(.*)\]", lambda match: match[1].replace('"', "").replace("'", ""), str(field.type)
+        )
         compared = "compared" if field.name in study.axes else ""
         said = "; ".join(part for part in (compared, remarks.get(field.name, "")) if part)
-        yield (f"`{field.name}`", plain(str(value)), plain(str(small)), plain(takes), plain(said))
+        shown = ("–" if entry is None else plain(str(entry)) for entry in (value, small))
+        yield (f"`{field.name}`", *shown, plain(takes), prose(said))
 
 
 def comments(settings: type) -> dict[str, str]:
@@ -163,7 +167,9 @@ def related(study: lab.Study) -> list[str]:
     lines = []
     judged = of_claims.of_study(study.name)
     if judged:
-        lines.append("- Claims that are judged by it: " + ", ".join(f"[{id}](../claims/{id}.md)" for id in judged))
+        lines.append(
+            "- Claims that are judged by it: " + ", ".join(f"[{id}](../claims/{id}.md)" for id in judged)
+        )
     trained = of_architectures.of_study(study)
     if trained:
         lines.append(

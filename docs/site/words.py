@@ -38,3 +38,12 @@ def prose(text: str) -> str:
     parts = re.split(r"(`+[^`]+`+)", text)
     parts[::2] = [re.sub(r"([\\*_{}\[\]<>#])", r"\\\1", part) for part in parts[::2]]
     return "".join(parts)
+
+
+def signature(thing) -> inspect.Signature:
+    """How it is called; models keep what they were given, and hide their __init__ behind *arguments."""
+    found = inspect.signature(thing)
+    hidden = all(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in found.parameters.values())
+    return (
+        inspect.signature(thing.__init__) if inspect.isclass(thing) and found.parameters and hidden else found
+    )

@@ -214,3 +214,19 @@ def test_public_names():
         assert getattr(data, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'lod'"):
         _ = data.lod
+
+
+def test_a_set_of_one_s_own(monkeypatch):
+    monkeypatch.setattr(registry, "DATASETS", dict(registry.DATASETS))
+    monkeypatch.setattr(data, "DATASETS", registry.DATASETS)
+    card = data.Dataset("mine", "vectors", "three ones", lambda *, count=3: torch.ones(count), terms="free")
+    assert data.register(card) is card and "mine" in data.names("vectors")
+    assert torch.equal(data.load("mine", count=2), torch.ones(2))
+    with pytest.raises(TypeError, match="it takes count"):
+        data.load("mine", length=2)
+    with pytest.raises(ValueError, match="'mine' is taken"):
+        data.register(card)
+    with pytest.raises(ValueError, match="lower case"):
+        data.register(dataclasses.replace(card, name="Mine_too"))
+    with pytest.raises(TypeError, match="takes a Dataset, got str"):
+        data.register("mine")

@@ -17,11 +17,19 @@ HEARD = mix(line("blue"), PAPER, 0.25)
 
 def one_line() -> Sheet:
     """A listener and whom it hears: in a sequence, in an image, on a graph."""
-    sheet = Sheet(760, 300, "One listener hears its neighbours by weight: in a sequence, in an image, on a graph")
+    sheet = Sheet(
+        760, 300, "One listener hears its neighbours by weight: in a sequence, in an image, on a graph"
+    )
     weights = softmax([0.3, 1.6, 0.2, 0.9, 1.2])
     spots = [(40 + 42 * n, 176) for n in range(6)]
     for n, weight in enumerate(weights):
-        sheet.bow((spots[n][0], 164), (spots[4][0], 162), 12 * (5 - n) if n < 4 else 0, tone="blue", width=1 + 9 * weight)
+        sheet.bow(
+            (spots[n][0], 164),
+            (spots[4][0], 162),
+            12 * (5 - n) if n < 4 else 0,
+            tone="blue",
+            width=1 + 9 * weight,
+        )
     for n, (x, y) in enumerate(spots):
         sheet.dot(x, y, 13, tone="orange" if n == 4 else "blue" if n < 4 else "grey")
     sheet.text(145, 222, "a sequence: whoever came before", size=13)
@@ -32,10 +40,19 @@ def one_line() -> Sheet:
         near = max(abs(x - centre[0]), abs(y - centre[1])) <= 30
         weight = math.exp(-(abs(x - centre[0]) + abs(y - centre[1])) / 40)
         colour = mix(PALE, HEARD, weight) if near else PALE
-        sheet.cell(x - 14, y - 14, 28, colour, tone=line("orange") if n == 12 else PAPER, width=2.5 if n == 12 else 1)
+        sheet.cell(
+            x - 14, y - 14, 28, colour, tone=line("orange") if n == 12 else PAPER, width=2.5 if n == 12 else 1
+        )
     sheet.text(378, 222, "an image: the places around", size=13)
     sheet.note(378, 244, "Relative(table)")
-    nodes = {"i": (640, 140), "a": (560, 90), "b": (580, 190), "c": (700, 84), "d": (722, 180), "e": (520, 140)}
+    nodes = {
+        "i": (640, 140),
+        "a": (560, 90),
+        "b": (580, 190),
+        "c": (700, 84),
+        "d": (722, 180),
+        "e": (520, 140),
+    }
     for name, weight in zip("abc", softmax([1.4, 0.2, 0.8]), strict=True):
         sheet.arrow(nodes[name], nodes["i"], gap=(14, 15), tone="blue", width=1 + 9 * weight, head=10)
     for one, two in (("a", "e"), ("e", "b"), ("c", "d")):
@@ -90,7 +107,11 @@ def neighbors() -> Sheet:
         sheet.matrix(left, 60 + 12 * (8 - rows), 12, grid)
         sheet.text(left + 48, 180, name, size=11)
     sheet.note(380, 26, "row i listens to column j where it is blue")
-    sheet.note(380, 212, "the last one: with fewer queries than keys their ends align, as decoding with a cache needs")
+    sheet.note(
+        380,
+        212,
+        "the last one: with fewer queries than keys their ends align, as decoding with a cache needs",
+    )
     return sheet
 
 
@@ -113,7 +134,11 @@ def positions() -> Sheet:
         sheet.text(centre, 246, name, size=12)
     sheet.text(60, 60, "p_{i−j}", math=True)
     sheet.note(380, 30, "added to the log-score, from 16 places behind to 16 ahead")
-    sheet.note(380, 278, "ALiBi and T5 know near from far; a table says anything; rotary turns queries and keys instead")
+    sheet.note(
+        380,
+        278,
+        "ALiBi and T5 know near from far; a table says anything; rotary turns queries and keys instead",
+    )
     return sheet
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import inspect
 import io
 import json
 import re
@@ -83,17 +84,44 @@ def map_page(entries: Mapping[str, Claim] | None = None) -> str:
     lines = [
         "# Which command answers which question",
         "",
-        "Written by `heedful claims --docs docs` from the registry of [claims](claims.md). Studies with many",
-        "seeds have commands of their own: [the lab](lab.md).",
+        "Of five courses, document by document. Written by `heedful claims --docs docs` from the registry of",
+        "[claims](claims.md). Where a study is named, the claim judges its newest run, and runs it small",
+        "where there is none; [the lab](lab.md) says how to run it as published.",
         "",
-        "| document | question | what it asks | command |",
-        "|---|---|---|---|",
     ]
-    for entry in entries.values():
-        question = entry.id.lstrip("ABCDE") if entry.document in DOCUMENTS.values() else entry.id
-        cells = (entry.document, question, entry.statement, f"`heedful claims {entry.id} --explain`")
-        lines.append(f"| {' | '.join(_cell(cell) for cell in cells)} |")
-    return "\n".join(lines) + "\n"
+    letters = {name: letter for letter, name in DOCUMENTS.items()}
+    for document, group in _groups(entries.values()).items():
+        title = f"{letters[document]}: {document}" if document in letters else document
+        lines += [f"## {title}", "", "| question | what it asks | command |", "|---|---|---|"]
+        for entry in group:
+            question = entry.id.lstrip("ABCDE") if document in letters else entry.id
+            lines.append(
+                f"| {' | '.join(_cell(cell) for cell in (question, entry.statement, commands(entry)))} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def commands(entry: Claim) -> str:
+    """What to type to have a claim measured, in Markdown."""
+    study = study_of(entry)
+    return f"`heedful claims {entry.id} --explain`" + (f" `heedful run {study}`" if study else "")
+
+
+def study_of(entry: Claim) -> str | None:
+    """The study whose runs a claim judges: as its code says, or a helper of its file that the code calls."""
+    named = re.compile(r'\bjudged\("([\w-]+)"')
+    for name, thing in vars(inspect.getmodule(entry.measure)).items():
+        if (
+            inspect.isfunction(thing)
+            and thing.__module__ == entry.measure.__module__
+            and name.startswith("_")
+        ):
+            found = named.search(inspect.getsource(thing))
+            if found and re.search(rf"\b{name}\(", entry.code):
+                return found[1]
+    found = named.search(entry.code)
+    return found[1] if found else None
 
 
 def write_pages(verdicts: Sequence[Verdict], folder: Path) -> None:

@@ -21,7 +21,7 @@ ROOT = PACKAGE.parents[1]
 
 @dataclass
 class Docs:
-    """The documentation as a site on this machine. In a clone of the repository it is built first, where it is old."""
+    """The documentation as a site on this machine; in a clone of the repository it is built first, if old."""
 
     port: int = 8516
     """Which port; 0 takes any that is free."""
@@ -43,8 +43,8 @@ class Docs:
         if not (SITE / "index.html").exists():
             raise UsageError(
                 "this heedful was installed without its pages: its wheel was built before them. "
-                "In a clone of the repository `make docs` builds them and `make wheel` a wheel that has them; "
-                "the same pages can be read as text there, in docs/README.md"
+                "In a clone of the repository `make docs` builds them and `make wheel` a wheel that has "
+                "them; they can be read as text there, too, from docs/README.md on"
             )
         with server(SITE, self.port) as serving:
             address = f"http://127.0.0.1:{serving.server_address[1]}/"
@@ -71,7 +71,9 @@ def server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), partial(_Quiet, directory=str(folder)))
     except OSError as error:
-        raise UsageError(f"port {port} cannot be used ({error.strerror}); --port 0 takes any that is free") from None
+        raise UsageError(
+            f"port {port} cannot be used ({error.strerror}); --port 0 takes any that is free"
+        ) from None
 
 
 def outdated(site: Path, root: Path) -> bool:
@@ -81,7 +83,9 @@ def outdated(site: Path, root: Path) -> bool:
         return True
     built = index.stat().st_mtime
     sources = [*(root / "docs").rglob("*"), *(root / "src").rglob("*.py")]
-    return any(path.stat().st_mtime > built for path in sources if path.is_file() and "__pycache__" not in path.parts)
+    return any(
+        path.stat().st_mtime > built for path in sources if path.is_file() and "__pycache__" not in path.parts
+    )
 
 
 def build(maker: Path) -> None:

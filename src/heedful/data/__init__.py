@@ -128,7 +128,7 @@ def describe(name: str) -> Dataset:
 
 
 def register(entry: Dataset) -> Dataset:
-    """Make a set of one's own known by its name; its loader is a function, or "module:function" of this package.
+    """Make a set of one's own known by its name; its loader is a function, or one of this package by name.
 
     >>> import torch
     >>> card = Dataset("two-points", "vectors", "two points", lambda: torch.eye(2), terms="free to use")

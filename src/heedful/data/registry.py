@@ -1,8 +1,8 @@
 """Every dataset by name: what it is, its terms, where its files are, and who reads or makes it.
 
 Only facts stand here, so that listing the sets needs neither torch nor a network. The loader is named
-"module:function" and imported when first used, or is a function; with files it gets their contents, without only
-the options.
+"module:function" and imported when first used, or is a function; with files it gets their contents, without
+only the options.
 """
 
 from __future__ import annotations
