@@ -68,6 +68,8 @@ def test_every_model_that_attends_is_offered(visitor, kept):
     page = visitor.get("/attention").text
     for name, kind in (("gpt", "text"), ("vit", "picture"), ("gat", "graph")):
         assert f'value="{kept[1][name][0]}" data-kind="{kind}"' in page
+    (run, *_) = lab.Store(kept[0]).runs()
+    assert f"/attention?who={kept[1]['gat'][0]}" in visitor.get(f"/runs/{run.id}").text
 
 
 def test_a_gpt_attends_as_it_does_until_changed(visitor, kept):

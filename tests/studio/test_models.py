@@ -86,6 +86,7 @@ def test_no_file_is_opened_because_a_model_names_it(tmp_path):
 
 
 def test_pages_without_a_model_say_what_to_do(studio):
-    assert "Quick run of fairytales" in text(studio.get("/generate"))
+    empty = studio.get("/generate")
+    assert "Quick run of fairytales" in text(empty) and "<script" not in empty.text
     found = text(studio.get("/attention"))
     assert all(f"No run kept a {kind} yet" in found for kind in ("GPT", "ViT", "GAT"))

@@ -11,7 +11,7 @@ const PARTS = `
 <p class="told" data-part="told" aria-live="polite"></p>
 <div class="two">
   <section><h2>Heat map</h2>
-    <p class="soft">A row listens, a column speaks: the stronger the colour, the more.</p>
+    <p class="soft">A row listens, a column speaks. Full colour is <span data-part="full"></span>.</p>
     <canvas data-part="map" role="img"></canvas></section>
   <section><h2>Graph</h2>
     <p class="soft pruning"><label>strongest <input type="range" data-part="strongest" min="0" step="1"></label> <span data-part="count"></span></p>
@@ -36,7 +36,7 @@ export function view(root) {
   root.innerHTML = PARTS; // ours, word for word; what the data says goes in as text
   const part = Object.fromEntries([...root.querySelectorAll("[data-part]")].map((each) => [each.dataset.part, each]));
   let data = null, raw = null, starts = [], n = 0;
-  let layer = 0, head = 0, chosen = null, pinned = false, asked = null; // head −1: the mean of all; asked: edges wanted
+  let layer = 0, head = 0, chosen = null, pinned = false, asked = null, full = 1; // head −1: the mean of all; asked: edges wanted
 
   const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
   const label = (i) => data.kind === "picture" ? (i < data.extra ? "the class token" : `patch ${data.tokens[i]}`)
@@ -49,13 +49,20 @@ export function view(root) {
     for (let h = 0; h < data.heads[layer]; h++) sum += at(h);
     return sum / data.heads[layer];
   }
+  /** The largest weight of this head: full colour, so that many faint ones are told apart as well as few strong ones. */
+  function most() {
+    let found = 1 / 255;
+    for (let i = 0; i < n; i++) for (let j = 0; j < n; j++) found = Math.max(found, weight(i, j));
+    return found;
+  }
   /** A pixel a pair; the root shows what is faint, too. */
   function pixels() {
+    const top = most();
     const canvas = document.createElement("canvas");
     canvas.width = canvas.height = n;
     const pen = canvas.getContext("2d"), image = pen.createImageData(n, n), rgb = colour("--strong").split(",").map(Number);
     for (let i = 0; i < n; i++) for (let j = 0; j < n; j++) {
-      image.data.set([...rgb, 255 * Math.sqrt(weight(i, j))], 4 * (i * n + j));
+      image.data.set([...rgb, 255 * Math.sqrt(weight(i, j) / top)], 4 * (i * n + j));
     }
     pen.putImageData(image, 0, 0);
     return canvas;
@@ -170,7 +177,10 @@ export function view(root) {
     all.sort((a, b) => b.w - a.w);
     part.strongest.max = Math.min(all.length, 6 * n);
     part.strongest.value = asked ?? Math.ceil(data.kind === "graph" ? 3 * n : 1.5 * n);
-    const count = Number(part.strongest.value);
+    let count = Number(part.strongest.value);
+    // Of edges that are equally strong all are drawn, or none: any few of them would look chosen.
+    const tied = count && count < all.length && all[count].w === all[count - 1].w ? all.findIndex((edge) => edge.w === all[count].w) : 0;
+    if (tied > 0) count = tied;
     return [all.slice(0, count), all.slice(count).filter((edge) => edge.i === chosen).slice(0, 4), all.length];
   }
   function graph() {
@@ -188,8 +198,8 @@ export function view(root) {
   }
   function stroke(edge) {
     const on = chosen === null || edge.i === chosen;
-    return { class: `edge${edge.i === chosen ? " chosen" : ""}`, "stroke-width": (.8 + 4 * edge.w).toFixed(2),
-             "stroke-opacity": (on ? .45 + .55 * edge.w : .16).toFixed(3) };
+    return { class: `edge${edge.i === chosen ? " chosen" : ""}`, "stroke-width": (.8 + 3 * edge.w / full).toFixed(2),
+             "stroke-opacity": (on ? .35 + .65 * edge.w / full : .16).toFixed(3) };
   }
   const hint = (made, edge) => element("title", {}, made, `${label(edge.i)} listens to ${label(edge.j)}: ${percent(edge.w)}`);
   const plain = (width, height, top, box) => element("svg", { width, height, viewBox: `0 ${top} ${width} ${height}`,
@@ -252,11 +262,13 @@ export function view(root) {
     part.told.textContent = `${label(i)}${group} listens to ${first}${heard}${pinned ? " (held; click again to let go)" : ""}`;
   }
   function draw() {
+    full = most();
+    part.full.textContent = percent(full);
     map();
     graph();
     part.tokens.querySelectorAll(".token").forEach((span, i) => {
       span.classList.toggle("chosen", i === chosen);
-      span.style.background = chosen === null ? "" : `rgba(${colour("--strong")}, ${(.85 * Math.sqrt(weight(chosen, i))).toFixed(3)})`;
+      span.style.background = chosen === null ? "" : `rgba(${colour("--strong")}, ${(.85 * Math.sqrt(weight(chosen, i) / full)).toFixed(3)})`;
     });
     const what = { text: "token", picture: "patch", graph: "node" }[data.kind];
     if (chosen === null) part.told.textContent = `Point at a ${what}, or a row of the heat map, to see whom it listens to; click to hold it.`;

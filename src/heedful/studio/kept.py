@@ -9,7 +9,7 @@ from typing import Any
 
 from ..lab import Kept, Store, studies
 from ..lab.desk import MODEL
-from ..lab.store import Trial
+from ..lab.store import Run, Trial
 from ..models import load, notes
 from ..models.model import class_of
 from .looking.view import KINDS
@@ -31,14 +31,27 @@ class Models:
             str(trial.id): self._name(trial) for trial, path in self._every() if notes(path).get("use") == use
         }
 
-    def watchable(self) -> dict[str, dict[str, str]]:
-        """Names of models that have attention to look at, by number of trial, for each kind of input."""
-        found: dict[str, dict[str, str]] = {kind: {} for kind in KINDS.values()}
+    def watchable(self) -> dict[str, dict[str, tuple[str, str]]]:
+        """Models that have attention to look at, by kind of input and number of trial: name, and data set."""
+        found: dict[str, dict[str, tuple[str, str]]] = {kind: {} for kind in KINDS.values()}
         for trial, path in self._every():
-            kind = KINDS.get(class_of(path))
-            if kind is not None and notes(path).get("use"):
-                found[kind][str(trial.id)] = self._name(trial)
+            kind, known = KINDS.get(class_of(path)), notes(path)
+            if kind is not None and known.get("use"):
+                found[kind][str(trial.id)] = (self._name(trial), str(known.get("dataset", "")))
         return found
+
+    def uses(self, run: Run) -> dict[str, str]:
+        """Pages where the first model that a run kept can be used, by address."""
+        for trial in self.store.trials(run):
+            path = trial.folder / MODEL
+            if path.is_file():
+                looking = {f"/attention?who={trial.id}": "who listens to whom in it"}
+                writing = {f"/generate?model={trial.id}": "text from it"}
+                return {
+                    **(looking if class_of(path) in KINDS else {}),
+                    **(writing if notes(path).get("use") == "text" else {}),
+                }
+        return {}
 
     def load(self, number: str, use: str) -> Kept:
         """The model of a trial, ready to use."""

@@ -16,9 +16,13 @@ def routes(house: House) -> APIRouter:
     router = APIRouter()
 
     @router.get("/generate")
-    def show() -> Response:
+    def show(model: str = "") -> Response:
         return house.show(
-            "generate.html", here="generate", models=house.models.offered("text"), most=writing.LONGEST
+            "generate.html",
+            here="generate",
+            models=house.models.offered("text"),
+            chosen=model,
+            most=writing.LONGEST,
         )
 
     @router.get("/generate/events")

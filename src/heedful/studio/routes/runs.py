@@ -36,6 +36,7 @@ def routes(house: House) -> APIRouter:
             study=moment.study,
             run=run,
             ours=job is not None,
+            uses=house.models.uses(run),
             others=[other for other in house.store.runs(run.study) if other.id != run.id],
             now=house.live.snapshot(run),
             verdict=verdict(moment) if moment.count("done") else "",

@@ -30,6 +30,12 @@ function arrange() {
   at("window").disabled = !at("neighbors").value.includes("window");
 }
 
+/** A model is shown pictures of the kind it knows, where they are at hand. */
+function familiar() {
+  const known = at("who").selectedOptions[0].dataset.knows;
+  if (known && [...at("picture").options].some((option) => option.value === known)) at("picture").value = known;
+}
+
 function complain(words) {
   at("problem").textContent = words;
   at("problem").hidden = words === "";
@@ -81,8 +87,12 @@ at("file").addEventListener("change", async () => {
     complain("The picture could not be sent. Is the studio still running?");
   }
 });
-form.addEventListener("input", (event) => { if (event.target !== at("file")) soon(); });
+form.addEventListener("input", (event) => {
+  if (event.target === at("who")) familiar();
+  if (event.target !== at("file")) soon();
+});
 form.addEventListener("submit", (event) => { event.preventDefault(); soon(); });
+if (!new URLSearchParams(location.search).has("picture")) familiar();
 at("beta-slider").value = String(Math.log10(Number(at("beta").value) || 1));
 arrange();
 ask();
