@@ -40,7 +40,7 @@ class CoraCourse(Trained):
     axes = ("dataset", "model")
     quick = {"epochs": 15, "axes": {"dataset": ["citations"]}}
     full = {"axes": {"dataset": ["cora-linqs"]}}
-    seeds = {"quick": 3, "full": 20}
+    seeds = {"quick": 2, "full": 20}
     metrics = {
         "1×": "accuracy on the test papers after the notebook's 100 epochs (quick: 15), %",
         "2×": "after twice as many",

@@ -169,7 +169,8 @@ class Degradation:
                     if steps:
                         axis.plot(steps, mean, style, color=colour, label=label)
             row[0].set_title(f"{form[0]} norm, {form[1]}" if form[0] != "none" else f"no norm, {form[1]}")
-            row[0].set(xlabel="step", ylabel="training loss")
+            # What diverges leaves the picture; a guess that knows nothing has ln(10) = 2.3.
+            row[0].set(xlabel="step", ylabel="training loss", ylim=(0, min(row[0].get_ylim()[1], 5)))
             for axis, name in zip(row[1:], names[1:], strict=True):
                 axis.set(xlabel="convolution, from the image on", ylabel=name, yscale="log")
             row[1].legend(frameon=False, fontsize=8)
