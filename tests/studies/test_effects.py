@@ -141,6 +141,7 @@ def test_extrapolation(small, tmp_path):
     assert found["alibi"]["rise"] < 0.25
     apart(result, "sinusoidal", "alibi", "rise", 0.2)
     apart(result, "learned", "alibi", "8×", 0.1)
+    apart(result, "learned", "rotary", "2×", 0.05)  # further out rotary ones are lost, too
 
 
 def test_degradation(small, tmp_path):
