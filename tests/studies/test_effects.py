@@ -4,11 +4,13 @@ beside their spread.
 
 from __future__ import annotations
 
+import math
 from statistics import mean, stdev
 
 import pytest
 
 from heedful import lab
+from heedful.studies.kernels import exponent
 
 
 def run(name, tmp_path, seeds=1, profile="quick", **settings):
@@ -156,11 +158,21 @@ def test_degradation(small, tmp_path):
 def test_kernels(tmp_path):
     """Times are the machine's; that memory stays linear is ours."""
     found, result = run("kernels", tmp_path, similarity="polynomial")
-    assert 0 < found["polynomial"]["memory"] < 1.3
+    assert 0 < found["everyone polynomial"]["memory"] < 1.3 < found["everyone polynomial"]["pairs, memory"]
     curves = result.store.curves(result.trials[0])
     lengths = {length for length, _ in curves["planned, s"]}
     assert lengths == {512, 1024, 2048, 4096} == {length for length, _ in curves["reference, s"]}
-    assert all(seconds > 0 for name, curve in curves.items() for _, seconds in curve)
+    assert all(value > 0 for curve in curves.values() for _, value in curve)
+    assert {f"{way}, bytes" for way in ("reference", "factored", "tiled")} <= set(curves)
+    assert any(said.startswith("everyone polynomial") and "factored" in said for said in result.remarks())
+
+
+def test_exponents_of_known_curves():
+    lengths = [2**n for n in range(8, 15)]
+    assert exponent({n: 1e-9 * n**2 for n in lengths}) == pytest.approx(2)
+    assert exponent({n: 1e-3 + 1e-9 * n**2 for n in lengths}) == pytest.approx(2, abs=0.15)
+    assert exponent(dict.fromkeys(lengths, 0.001)) == pytest.approx(0)
+    assert math.isnan(exponent({512: 1.0})) and math.isnan(exponent({}))
 
 
 def test_masked_autoencoders(small, tmp_path):

@@ -41,7 +41,7 @@ class Kernels:
     """Forward passes of one head width over growing lengths, by every exact strategy that takes the problem.
 
     A window hears 64 on each side, a graph's node 8 others. Exponents of time and memory are fitted to the
-    longer half of the lengths, those left out where starting the call is most of it. `regret` is the
+    longer half of the lengths, leaving out those where starting the call is most of it. `regret` is the
     planner's choice over the fastest one, at the length where it errs most. Times are this machine's, and so
     is the figure.
     """
@@ -189,10 +189,15 @@ def _draw(axis, curves: dict, unit: str, names: dict[str, str]) -> None:
 
 
 def exponent(points: dict[int, float]) -> float:
-    """The slope of log time (or memory) against log length, over the longer half of what is no overhead."""
+    """The slope of log time (or memory) against log length, over the longer half, three lengths at least.
+
+    Lengths whose call is mostly overhead are left out, as far as three others are left.
+    """
+    ordered = sorted(points.items())
     least = OVERHEAD * min(points.values(), default=0.0)
-    shown = [(n, t) for n, t in sorted(points.items()) if t > least]
-    shown = shown[len(shown) // 2 - 1 :] if len(shown) > 3 else shown
+    grown = [(n, value) for n, value in ordered if value > least]
+    shown = grown if len(grown) >= 3 else ordered
+    shown = shown[-max(3, (len(shown) + 1) // 2) :]
     if len(shown) < 2:
         return math.nan
     x, y = np.log2(np.array(shown, float)).T
