@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import math
 import statistics
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..lab import Result, Run, Store, Trial
@@ -66,19 +69,32 @@ class Live:
     def __init__(self, store: Store, jobs: Jobs):
         self.store, self.jobs = store, jobs
         self._lock = threading.Lock()
-        self._snapshots: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._looker = ThreadPoolExecutor(1, "live")  # however many pages wait, one thread looks
+        self._snapshots: dict[str, tuple[float, dict[str, Any], str]] = {}
         self._finished: dict[tuple, Curves] = {}  # curves of finished trials do not change
         self._kept = 0  # points of them
 
     def snapshot(self, run: Run) -> dict[str, Any]:
+        return self._snapshot(run)[0]
+
+    async def latest(self, run: Run) -> tuple[str, str]:
+        """State and snapshot, as JSON that all pages share."""
+        read, found, text = self._snapshots.get(run.id, (-math.inf, {}, ""))
+        if time.monotonic() - read > FRESH:
+            loop = asyncio.get_running_loop()
+            found, text = await loop.run_in_executor(self._looker, self._snapshot, run)
+        return found["state"], text
+
+    def _snapshot(self, run: Run) -> tuple[dict[str, Any], str]:
         with self._lock:
-            read, found = self._snapshots.get(run.id, (-math.inf, {}))
+            read, found, text = self._snapshots.get(run.id, (-math.inf, {}, ""))
             if time.monotonic() - read > FRESH:
                 found = self._look(run)
+                text = json.dumps(found, allow_nan=False)
                 if len(self._snapshots) > 64:
                     self._snapshots.clear()
-                self._snapshots[run.id] = (time.monotonic(), found)
-            return found
+                self._snapshots[run.id] = (time.monotonic(), found, text)
+            return found, text
 
     def _look(self, run: Run) -> dict[str, Any]:
         moment = Moment(run.study, run, self.store)

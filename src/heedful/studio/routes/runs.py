@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
 
@@ -104,12 +103,11 @@ async def _stream(live: Live, run: lab.Run, request: Request) -> AsyncIterator[s
     """Server-sent events: what a run looks like whenever that changes, until it is over."""
     before, quiet = "", time.monotonic()
     while not await request.is_disconnected():
-        found = await to_thread.run_sync(live.snapshot, run)
-        text = json.dumps(found, allow_nan=False)
+        now, text = await live.latest(run)
         if text != before:
             yield f"data: {text}\n\n"
             before, quiet = text, time.monotonic()
-        if found["state"] != "running":
+        if now != "running":
             yield "event: over\ndata: {}\n\n"
             return
         if time.monotonic() - quiet > QUIET:
