@@ -156,7 +156,7 @@ class _Reader:
 
     def fail(self, what: str, token: Token | None = None, *, known: bool = False):
         token = token or self.next
-        examples = [word.example for word in self.words.values()] if known else ()
+        examples = dict.fromkeys(word.example for word in self.words.values()) if known else ()
         raise PhraseError(f"{self.what}: {what}", self.text, token.start, len(token.text), examples)
 
     def read(self, combine: bool):

@@ -166,3 +166,15 @@ def test_a_projection_of_another_length_says_so():
     x = torch.randn(1, 30, 4)
     with pytest.raises(ValueError, match="takes 20 keys, got 30"):
         heedful.attend(x, x, x, strategy=Projected(5, key_projection=torch.zeros(5, 20)), exact=False)
+
+
+@pytest.mark.parametrize("rank", [4, 16, 64])
+def test_low_rank_stays_among_the_values_and_gets_near(rank, seed):
+    """Of a matrix of full rank: never beyond what is averaged, and at some rank better than its mean."""
+    q, k, v = torch.randn(3, 2, 600, 8)
+    wanted = heedful.attend(q, k, v)
+    found = heedful.attend(q, k, v, strategy=LowRank(rank), exact=False)
+    assert found.max() <= v.max() and found.min() >= v.min()
+    if rank == 64:
+        mean = v.mean(-2, keepdim=True).expand_as(v)
+        assert error(found, wanted) < 0.9 * error(mean, wanted)
