@@ -100,7 +100,7 @@ SMALL = {
     "oversmoothing": ({"epochs": 5}, 3),
     "padding": ({"epochs": 8}, 3),
     "rotation": ({"epochs": 6}, 3),
-    "unet": ({"steps": 80}, 3),
+    "unet": ({}, 3),
     "vit": ({}, 3),
     "zero-grad": ({}, 3),
 }
