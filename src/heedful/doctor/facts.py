@@ -54,6 +54,7 @@ class Seen:
     schedule_site: Site = ("", 0)
     stale: list[float] = field(default_factory=list)
     cleared: int = 0  # steps without gradients because they were cleared
+    filled: bool = False  # a backward pass has left gradients since the last step
     early: int = 0  # steps without a backward pass since the step before
     waiting: bool = False  # a forward pass was made before this step, and its backward pass not yet
     judged: int = 0  # steps whose order was judged
@@ -65,6 +66,7 @@ class Seen:
     unscaled: bool = False
     groups: list[tuple[int, float]] = field(default_factory=list)  # accumulation: pieces, size ratio
     pieces: list[dict] = field(default_factory=list)  # backward passes since the last step
+    rates: dict[int, float] = field(default_factory=dict)  # by group, the highest a step was taken at
     changes: list[float] = field(default_factory=list)  # median ‖Δw‖/‖w‖ of weight matrices
 
 
@@ -118,8 +120,11 @@ class Facts:
         default_factory=list
     )  # (step, weak reference that dies with the graph)
     held: list[tuple[int, int]] = field(default_factory=list)  # (graphs alive, graphs made)
+    outputs: list[tuple[int, Any]] = field(default_factory=list)  # the same of what models gave
+    outputs_held: list[tuple[int, int]] = field(default_factory=list)
     softmaxes: Counter = field(default_factory=Counter)
     mixed: tuple[str, int] | None = None
+    crossed: str = ""  # a view that cut across samples, where one was seen
     broadcast: float | None = None
     layers: dict[str, Layer] = field(default_factory=dict)
     saturated: float | None = None
@@ -146,6 +151,7 @@ class Facts:
     steep: bool = False  # gradients vanish or explode with depth: what else goes wrong follows from it
     notes: list[str] = field(default_factory=list)
     raised: str = ""
+    whole: bool = False  # the script came to its own end: schedules went as far as they go
     measured: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     own: float = 0.0

@@ -132,6 +132,7 @@ def watched(
     try:
         with watch:
             exec(code, main.__dict__)
+        watch.facts.whole = True
     except Enough:
         pass
     except SystemExit as stop:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,8 @@ class Flow:
         """First quarter over last quarter, each by its largest: queries and keys get little by nature."""
         quarter = max(1, len(self.norms) // 4)
         first, last = max(self.norms[:quarter], default=0.0), max(self.norms[-quarter:], default=0.0)
+        if quarter > 1 and first > last:  # growth is told without the head, which has another width
+            last = max(self.norms[-quarter:-1])
         if last == 0 and first == 0:
             return math.nan
         return first / last if last else math.inf
@@ -205,12 +207,20 @@ def _skip(begin: nn.Module, end: nn.Module) -> None:
 
 
 def twin_optimizer(
-    optimizer: Optimizer, original: nn.Module, twin: nn.Module, factor: float = 1.0
+    optimizer: Optimizer,
+    original: nn.Module,
+    twin: nn.Module,
+    factor: float = 1.0,
+    rates: Mapping[int, float] | None = None,
 ) -> Optimizer | None:
-    """An optimizer of the same kind and settings for a twin, its learning rates multiplied."""
+    """An optimizer of the same kind and settings for a twin, its learning rates multiplied.
+
+    `rates` are those of its groups; unless given, the highest of their schedules, which may have begun low,
+    and may have ended low.
+    """
     places = {id(p): q for p, q in zip(original.parameters(), twin.parameters(), strict=True)}
     groups = []
-    for group in optimizer.param_groups:
+    for place, group in enumerate(optimizer.param_groups):
         mine = [places[id(p)] for p in group["params"] if id(p) in places]
         if mine:
             settings = {
@@ -218,10 +228,8 @@ def twin_optimizer(
                 for key, entry in group.items()
                 if key not in ("params", "initial_lr", "max_lr", "min_lr")
             }
-            # A schedule's highest rate: it may have begun low, and may have ended low.
-            settings["lr"] = (
-                max(float(group.get(name, 0.0)) for name in ("lr", "initial_lr", "max_lr")) * factor
-            )
+            highest = max(float(group.get(name, 0.0)) for name in ("lr", "initial_lr", "max_lr"))
+            settings["lr"] = (rates or {}).get(place, highest) * factor
             groups.append({"params": mine, **settings})
     if not groups:
         return None
@@ -238,10 +246,11 @@ def replay(
     batches: Sequence[Batch],
     steps: int,
     factor: float = 1.0,
+    rates: Mapping[int, float] | None = None,
 ) -> tuple[float, float]:
     """(first, last) mean loss over recorded batches of a copy trained on them with another learning rate."""
     twin = copied(initial)
-    made = twin and twin_optimizer(optimizer, bare(original), twin, factor)
+    made = twin and twin_optimizer(optimizer, bare(original), twin, factor, rates)
     if twin is None or not isinstance(made, Optimizer):
         return math.nan, math.nan
     twin.train()

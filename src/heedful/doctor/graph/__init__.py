@@ -4,7 +4,7 @@ Nodes keep what their backward pass needs (`_saved_…`): a stranger's code is u
 """
 
 from .activations import attentions, entropy, normalisers, relus, saturations, spread
-from .losses import MEAN, Loss, broadcast, mixed_view, softmax_before, take_apart
+from .losses import MEAN, Loss, broadcast, crossed_view, mixed_view, softmax_before, take_apart
 from .nodes import first_tensor, nearest, units_axis, walk
 from .objective import Objective, objective
 
@@ -14,6 +14,7 @@ __all__ = [
     "Objective",
     "attentions",
     "broadcast",
+    "crossed_view",
     "entropy",
     "first_tensor",
     "mixed_view",

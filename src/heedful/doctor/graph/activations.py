@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .nodes import inputs, saved
+from .nodes import THROUGH, inputs, saved, shape_of
 
 
 def relus(nodes: list) -> Iterator[tuple[Any, Tensor]]:
@@ -34,13 +34,48 @@ def saturations(nodes: list) -> float | None:
     return worst
 
 
+def _pools(nodes: list) -> set:
+    """Softmaxes over one axis of two that weigh what has a third: pooling, not probabilities of classes."""
+    found = set()
+    for node in nodes:
+        if node.name() not in ("BmmBackward0", "MulBackward0"):
+            continue
+        for behind in inputs(node):
+            turned = False
+            while behind.name().startswith(
+                (*THROUGH, "ExpandBackward", "PermuteBackward", "TransposeBackward")
+            ):
+                turned = True
+                if not inputs(behind):
+                    break
+                behind = inputs(behind)[0]
+            if turned and behind.name() == "SoftmaxBackward0" and len(shape_of(node)) > 2:
+                found.add(behind)
+    return found
+
+
+def _noisy(node) -> bool:
+    """Whether scores had numbers without gradients added, as Gumbel noise is: such a softmax may be sharp."""
+    for _ in range(3):
+        behind = inputs(node)
+        if not behind:
+            return False
+        node = behind[0]
+        if node.name().startswith(("Add", "Sub")) and len(inputs(node)) == 1:
+            return True
+    return False
+
+
 def attentions(nodes: list) -> Iterator[tuple[Any, Tensor]]:
     """(node, weights (…, N, M)) of every softmax that looks like attention, and of torch's fused kernels."""
+    pools = _pools(nodes)
     for node in nodes:
         name = node.name()
         if name in ("SoftmaxBackward0", "SafeSoftmaxBackward0"):
             weights, dim = saved(node, "result"), saved(node, "dim")
-            if not isinstance(weights, Tensor) or weights.dim() < 3:
+            if not isinstance(weights, Tensor) or weights.dim() < 2:
+                continue
+            if weights.dim() == 2 and (node not in pools or _noisy(node)):
                 continue
             dim = dim - 2**64 if dim >= 2**63 else dim
             yield node, weights.detach().movedim(dim, -1)

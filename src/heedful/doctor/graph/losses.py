@@ -166,9 +166,13 @@ def softmax_before(loss: Loss) -> str:
     return ""
 
 
+# Some of the numbers, each as it was.
+_PARTS = ("SliceBackward", "SelectBackward", "IndexBackward", "IndexSelectBackward", "MaskedSelectBackward")
+
+
 def _reordered(node):
     while node is not None and node.name().startswith(
-        (*THROUGH, "PermuteBackward", "TransposeBackward", "TBackward", "CloneBackward")
+        (*THROUGH, "PermuteBackward", "TransposeBackward", "TBackward", *_PARTS)
     ):
         behind = inputs(node)
         node = behind[0] if behind else None
@@ -196,6 +200,17 @@ def mixed_view(loss: Loss) -> tuple[str, int] | None:
     return None
 
 
+def crossed_view(nodes: list, samples: int) -> str:
+    """A view that made rows of samples out of a tensor whose first axis is not theirs, as (layers, N, …)."""
+    for node in nodes:
+        if node.name() in ("ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0"):
+            before, after = tuple(int(size) for size in saved(node, "self_sym_sizes") or ()), shape_of(node)
+            cut = after[:1] == (samples,) and len(before) > 1 and before[0] > 1 and before[0] % samples
+            if cut and samples in before[1:]:
+                return f"{before} was viewed as {after}: axis {before.index(samples, 1)} holds the samples"
+    return ""
+
+
 def _layout(target: Tensor | None) -> tuple[int, ...]:
     """The shape of the tensor that flat labels are a view of all of."""
     base = getattr(target, "_base", None)
@@ -219,10 +234,17 @@ _EACH = (
 )
 
 
-def broadcast(loss: Loss, output: Tensor | None) -> float | None:
-    """How many numbers the loss takes for each prediction, where (N, 1) met (N,)."""
+def broadcast(loss: Loss, output: Tensor | None, root) -> float | None:
+    """How many numbers the loss takes for each prediction, where (N, 1) met (N,), inside it or behind it."""
     if loss.node is None:
         return None
+    found = _in_loss(loss, output)
+    if found is None and output is not None and loss.kind not in ("", "residuals", "distances"):
+        found = _pairs(root, output.numel())
+    return found
+
+
+def _in_loss(loss: Loss, output: Tensor | None) -> float | None:
     if loss.kind in ("squares", "absolute", "smooth", "huber", "logits"):
         behind = inputs(loss.node)[0] if inputs(loss.node) else None
         if behind is None or behind.name() != "ExpandBackward0" or loss.prediction is None:
@@ -237,15 +259,22 @@ def broadcast(loss: Loss, output: Tensor | None) -> float | None:
 
 
 def _pairs(node, predictions: int, depth: int = 6) -> float | None:
-    """N where a loss by hand takes (N, N) differences of N predictions and something without a gradient."""
+    """N where a loss takes (N, N) pairs of N predictions or their losses with N numbers without gradients."""
     for behind in inputs(node):
-        if behind.name() == "SubBackward0":
-            made = inputs(behind)
-            if len(made) == 1 and shape_of(behind) == (predictions, predictions) and predictions > 1:
-                meant = made[0].name().startswith("Unsqueeze")  # every pair, as it was asked for
-                if Size(shape_of(made[0])).numel() == predictions and not meant:
-                    return float(predictions)
-        elif depth and behind.name().startswith(_EACH):
+        made = inputs(behind)
+        if (
+            behind.name() in ("SubBackward0", "MulBackward0", "DivBackward0")
+            and len(made) == 1
+            and shape_of(behind) == (predictions, predictions)
+            and predictions > 1
+            and Size(shape_of(made[0])).numel() == predictions
+        ):
+            others = [saved(behind, name) for name in ("self", "other")]  # a difference keeps neither
+            table = any(isinstance(t, Tensor) and t.numel() > predictions for t in others)
+            meant = made[0].name().startswith("Unsqueeze")  # every pair, as it was asked for
+            if not (meant or table):
+                return float(predictions)
+        if depth and behind.name().startswith((*_EACH, "Sum", "Mean")) and behind.name() != "SubBackward0":
             found = _pairs(behind, predictions, depth - 1)
             if found is not None:
                 return found

@@ -14,6 +14,9 @@ THROUGH = (
     "ReshapeAliasBackward0",
     "SqueezeBackward",
     "UnsqueezeBackward",
+    "ToCopyBackward",  # autocast puts them everywhere
+    "CloneBackward",
+    "AliasBackward",
 )
 
 

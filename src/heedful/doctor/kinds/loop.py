@@ -316,12 +316,15 @@ kind(
     "size of the axis of classes, which the view cut through",
     "the classes stay together",
     "Read off the graph: a tensor with classes in axis 1 was viewed as (…, classes) without moving that "
-    "axis to the end; or logits (A, B, classes) and labels (B, A) were both made flat.",
+    "axis to the end; or logits (A, B, classes) and labels (B, A) were both made flat. Inside a model, a "
+    "tensor (layers, N, …) was viewed as (N, …), and one sample's output has a gradient from another's "
+    "input.",
     "view/reshape keeps the order of numbers in memory; it does not transpose.",
     "logits.movedim(1, -1).reshape(-1, classes), or give cross_entropy (N, classes, …) as it is; "
-    "logits.transpose(0, 1) where a recurrent net puts time first.",
-    "`movedim` or `transpose` before the one view of the file that makes logits flat.",
-    explains=("cannot-overfit", "learning-rate-too-low"),
+    "logits.transpose(0, 1) where a recurrent net puts time first, and state.transpose(0, 1)."
+    "flatten(1) of its last states.",
+    "`movedim` or `transpose` before the one view of the file that makes logits flat, or samples of states.",
+    explains=("cannot-overfit", "learning-rate-too-low", "batch-leak"),
 )
 kind(
     "loss-broadcast",

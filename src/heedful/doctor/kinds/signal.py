@@ -66,9 +66,9 @@ kind(
     "Updates are large against the weights",
     "Each step throws away what was learned.",
     "‖Δw‖ / ‖w‖ of a step, median over weight matrices and steps looked at",
-    "below 0.3",
+    "below 0.3, below 0.1 where the loss ends above 1.5 times where it began",
     "About 1e-3 is usual and 1e-1 brave; at 0.3 every few steps replace the weights. Tiny models may bear "
-    "it, so the loss must not fall either.",
+    "it, so the loss must not fall either; where it rises by half, what is brave has not paid.",
     "The learning rate is too high for the weights' size.",
     "Lower the learning rate, or warm it up.",
     "The learning rate, such that updates are a hundredth of the weights.",
@@ -87,7 +87,7 @@ kind(
     "Steps overshoot.",
     "Lower the learning rate.",
     "The best of a tenth, a hundredth and a thousandth of the rate, by experiment on copies.",
-    explains=("loss-spike", "update-too-large", "dead-units"),
+    explains=("loss-spike", "update-too-large", "dead-units", "non-finite"),
 )
 kind(
     "learning-rate-too-low",

@@ -15,6 +15,8 @@ def clear(text, facts, seen, entry):
 
 
 def move_clearing(text, facts, seen, entry):
+    if not seen.zero_site[1]:
+        return ""  # cleared by hand, somewhere
     return text.move_before(seen.zero_site[1], seen.backward_site[1])
 
 
@@ -136,7 +138,15 @@ def same_shape(text, facts, seen, entry):
 
 
 def moved_axes(text, facts, seen, entry):
-    """logits.view(-1, k) becomes logits.movedim(1, -1).reshape(-1, k)."""
+    """logits.view(-1, k) becomes logits.movedim(1, -1).reshape(-1, k); state.view(n, -1) is turned."""
+    if "axis 1 holds the samples" in entry.what:
+        made = [c for c in calls(text, "view", "reshape") if c.args and text.segment(c.args[-1]) == "-1"]
+        if len(made) != 1:
+            return ""
+        given = ", ".join(text.segment(argument) for argument in made[0].args)
+        return text.replace(
+            made[0], f"{text.segment(operand(text, made[0]))}.transpose(0, 1).reshape({given})"
+        )
     made = [c for c in calls(text, "view", "reshape") if len(c.args) == 2 and text.segment(c.args[0]) == "-1"]
     if len(made) != 1:
         return ""

@@ -45,18 +45,20 @@ def judge(facts: Facts, tier: str = "normal") -> Report:
 
 
 def fold(found: list[Finding]) -> list[Finding]:
-    names = {entry.name: entry for entry in found if entry.severity != "note"}
-    kept = []
+    """Findings that another explains are told with it; of a circle of explanations the first told stays."""
+    kept = [entry for entry in found if entry.severity != "note"]
+    causes: dict[str, Finding] = {}
+
+    def root(entry: Finding) -> Finding:
+        return root(causes[entry.name]) if entry.name in causes else entry
+
+    for entry in reversed(found):  # what is told last gives way first
+        why = [k for k in kept if k.name != entry.name and entry.name in KINDS[k.name].explains]
+        why = [k for k in why if root(k).name != entry.name]
+        if why:
+            causes[entry.name] = why[0]
+    told = [entry for entry in found if entry.name not in causes]
     for entry in found:
-        causes = [n for n in names if n != entry.name and entry.name in KINDS[n].explains]
-        # Of two that explain each other, the first told stays.
-        causes = [
-            n
-            for n in causes
-            if n not in KINDS[entry.name].explains or found.index(names[n]) < found.index(entry)
-        ]
-        if causes:
-            names[causes[0]].consequences.append(f"{KINDS[entry.name].title.lower()} ({entry.what})")
-        else:
-            kept.append(entry)
-    return kept
+        if entry.name in causes:
+            root(entry).consequences.append(f"{KINDS[entry.name].title.lower()} ({entry.what})")
+    return told

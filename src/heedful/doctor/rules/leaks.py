@@ -52,6 +52,14 @@ def batches_apart(facts):
                 return  # the batch is the second axis
         except ValueError:
             pass
+    if facts.crossed:
+        yield finding(
+            "view-mixes-axes",
+            found.measured,
+            f"{facts.crossed}; {found.what}",
+            where=type(initial).__name__,
+            cause="view/reshape keeps the order of numbers in memory: rows are made of several samples.",
+        )
     yield found
 
 

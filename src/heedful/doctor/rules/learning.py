@@ -17,14 +17,16 @@ from .common import alone, first_batch, losses, median, rule, stepping
 @rule()
 def updates(facts):
     for seen in stepping(facts):
-        late = seen.changes[2:]
-        if len(late) < 3 or seen.closure:
+        changes = seen.changes[2:]
+        if len(changes) < 3 or seen.closure:
             continue
-        ratio = median(late)
+        ratio = median(changes)
         facts.measured["update-too-large"] = max(ratio, facts.measured.get("update-too-large", 0.0))
         values = losses(facts)
-        learns = values and median(values[-max(3, len(values) // 4) :]) < 0.9 * values[0]
-        if ratio > 0.3 and not learns:
+        late = median(values[-max(3, len(values) // 4) :]) if values else math.nan
+        learns = bool(values) and late < 0.9 * values[0]
+        worse = bool(values) and late > 1.5 * values[0]
+        if ratio > (0.1 if worse else 0.3) and not learns:
             yield finding(
                 "update-too-large",
                 ratio,
@@ -53,13 +55,16 @@ def learning_rate(facts):
         return
     steps = max(10, min(40, len(values)))
 
+    # A run that was cut short may still be warming up; of one that came to its end, what it used counts.
+    used = seen.rates if facts.whole else None
+
     def trained(factor: float) -> tuple[float, float]:
-        return twins.replay(initial, calls.model, seen.optimizer, batches, steps, factor)
+        return twins.replay(initial, calls.model, seen.optimizer, batches, steps, factor, used)
 
     first, end = trained(1.0)
     if not first > 0 or math.isnan(end):
         return
-    rate = float(seen.optimizer.param_groups[0]["lr"])
+    rate = (used or {}).get(0, float(seen.optimizer.param_groups[0]["lr"]))
     gained = 1 - end / first
     if end <= 1.1 * first if high else gained >= 0.01:
         return

@@ -128,13 +128,15 @@ def batchnorm_under_accumulation(facts):
 
 @rule()
 def graphs_kept(facts):
-    if len(facts.held) >= 5:
-        alive, made = facts.held[-1]
+    for held, what in ((facts.held, "graphs"), (facts.outputs_held, "outputs of models, with their graphs,")):
+        if len(held) < 5:
+            continue
+        alive, made = held[-1]
         share = alive / max(1, made)
-        facts.measured["graph-kept-alive"] = share
+        facts.measured["graph-kept-alive"] = max(share, facts.measured.get("graph-kept-alive", 0.0))
         if made >= 4 and alive >= 4 and share >= 0.8:
             yield finding(
-                "graph-kept-alive", share, f"{alive} of {made} earlier graphs looked at are still held"
+                "graph-kept-alive", share, f"{alive} of {made} earlier {what} looked at are still held"
             )
             return
     sizes = facts.sizes

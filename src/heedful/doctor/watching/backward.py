@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import math
-import weakref
 
 import torch
 from torch import Tensor
 
 from .. import graph
 from ..source import caller
-from .listening import Listener, guarded
-
-
-class _Mark:
-    """Lives as long as the graph that holds it."""
-
-    __slots__ = ("__weakref__",)
+from .listening import Listener, guarded, marked
 
 
 class Backward(Listener):
@@ -94,11 +87,10 @@ class Backward(Listener):
                 "calls": len(self.watch.cycle.calls),
             }
         )
-        mark = _Mark()
-        loss.grad_fn.metadata["heedful"] = mark  # type: ignore[union-attr, index]
-        facts.graphs.append((facts.steps, weakref.ref(mark)))
-        made = [reference for step, reference in facts.graphs if step < facts.steps]
-        facts.held.append((sum(reference() is not None for reference in made), len(made)))
+        facts.graphs.append((facts.steps, marked(loss)))
+        for kept, held in ((facts.graphs, facts.held), (facts.outputs, facts.outputs_held)):
+            made = [reference for step, reference in kept if step < facts.steps]
+            held.append((sum(reference() is not None for reference in made), len(made)))
         self.watch.reading.read(loss, apart, value, scale)
 
     def _scale(self, loss: Tensor) -> float:
@@ -134,6 +126,9 @@ class Backward(Listener):
             seen.waiting = False
             seen.order += "B"
             seen.backward_site = outer["site"]
+            seen.filled = seen.filled or any(
+                p.grad is not None for group in seen.optimizer.param_groups for p in group["params"]
+            )
         stale, before = outer["stale"], outer["before"]
         used = []
         for place, (slot, gradient, version) in enumerate(stale):

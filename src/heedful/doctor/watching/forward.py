@@ -9,7 +9,7 @@ from .. import graph
 from ..copies import copied
 from ..facts import Calls
 from ..source import caller, in_library, variable
-from .listening import Listener, guarded
+from .listening import Listener, guarded, marked
 from .samples import continuous, detached, fingerprints, first_input
 
 _LARGE = 30_000_000  # numbers of a model that is copied without being asked
@@ -117,6 +117,10 @@ class Forward(Listener):
                 "output": detached(output),
             }
             self.watch.cycle.calls.append(kept)
+        if self.watch.looking:
+            tensor, _ = graph.first_tensor(output)
+            if tensor is not None and tensor.grad_fn is not None:
+                self.facts.outputs.append((self.facts.steps, marked(tensor)))
         if self.watch.looking or found.site == ("", 0):
             found.site = caller()
             found.name = found.name or variable(found.model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,19 @@ class Cycle:
     summed: dict[int, float] = field(default_factory=dict)  # norms as the last backward pass left them
     rescaled: float = 1.0  # by how much they were changed before the step
     old: tuple[int, list[Tensor], list[Tensor]] | None = None  # weights before a step
+
+
+class _Mark:
+    """Lives as long as the graph that holds it."""
+
+    __slots__ = ("__weakref__",)
+
+
+def marked(tensor: Tensor) -> weakref.ref:
+    """A reference that dies with the graph behind a tensor."""
+    mark = _Mark()
+    tensor.grad_fn.metadata["heedful"] = mark  # type: ignore[union-attr, index]
+    return weakref.ref(mark)
 
 
 class Listener:

@@ -12,7 +12,7 @@ from .. import graph
 from ..copies import copied
 from ..facts import Batch, Layer
 from .listening import Listener
-from .samples import cloned, fingerprints, finite, first_bad, first_input, size_of
+from .samples import cloned, fingerprint, fingerprints, finite, first_bad, first_input, size_of, widened
 
 _BYTES = 64 * 2**20  # of batches kept
 
@@ -64,7 +64,7 @@ class Reading(Listener):
         if wrong:
             facts.softmaxes[wrong] += 1
         facts.mixed = facts.mixed or graph.mixed_view(apart)
-        facts.broadcast = facts.broadcast or graph.broadcast(apart, output)
+        facts.broadcast = facts.broadcast or graph.broadcast(apart, output, loss.grad_fn)
         if apart.kind == "classes" and apart.target is not None:
             facts.classes = apart.classes
             counts = Counter(apart.target.flatten()[:4096].tolist())
@@ -77,15 +77,18 @@ class Reading(Listener):
             return
         arguments, options = record["arguments"], record["options"]
         x = first_input(arguments, options)
+        if x is not None and x.dim() > 1 and not facts.crossed:
+            facts.crossed = graph.crossed_view(nodes, len(x))
         rows = fingerprints(x)
         if rows is not None:
             facts.trained.update(rows)
-            if len(self.watch.cycle.pieces) == 1:
-                facts.fingerprints.append(hash(tuple(rows)))
-                facts.rows = len(rows)
-                base = x._base if isinstance(x, Tensor) else None  # type: ignore[union-attr]
-                if base is not None and base.dim() == x.dim() and base.shape[1:] == x.shape[1:]:  # type: ignore[union-attr]
-                    facts.held_rows = max(facts.held_rows, len(base))
+        whole = fingerprint(x)
+        if x is not None and whole is not None and len(self.watch.cycle.pieces) == 1:
+            facts.fingerprints.append(whole)
+            facts.rows = len(x)
+            base = x._base
+            if base is not None and base.dim() == x.dim() and base.shape[1:] == x.shape[1:]:
+                facts.held_rows = max(facts.held_rows, len(base))
         if (
             x is not None
             and not x.is_floating_point()
@@ -105,8 +108,8 @@ class Reading(Listener):
             facts.batches.append(
                 Batch(
                     record["calls"].model,
-                    cloned(arguments),
-                    cloned(options),
+                    widened(cloned(arguments), record["calls"].model),
+                    widened(cloned(options), record["calls"].model),
                     aim,
                     float(value),
                     facts.steps,

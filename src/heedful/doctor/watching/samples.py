@@ -49,12 +49,18 @@ def fingerprints(x: Tensor | None) -> list[int] | None:
     return ((mixed ^ (mixed >> 29)) * weight).sum(1).tolist()
 
 
+def fingerprint(x: Tensor | None) -> int | None:
+    """A number for a whole batch; of few words a batch may come again by chance, and has none."""
+    rows = None if x is None or x.dim() == 0 else fingerprints(x.detach().reshape(1, -1))
+    return rows[0] if rows is not None and x is not None and x.numel() >= 64 else None
+
+
 def continuous(x: Tensor) -> bool:
-    """Whether samples are made of numbers that hardly ever agree, so that two that do are one."""
+    """Whether samples are made of numbers that hardly ever agree in one place: two that do are one."""
     if not x.is_floating_point():
         return False
-    some = torch.unique(x.detach()[:64].flatten(1)[:, :16], dim=0)
-    return len(torch.unique(some)) > 0.9 * some.numel()
+    some = torch.unique(x.detach()[:64].flatten(1)[:, :16], dim=0).sort(0).values
+    return bool((some[1:] != some[:-1]).float().mean() > 0.9) if len(some) > 1 else False
 
 
 def _words(rows: Tensor) -> Tensor:
@@ -92,6 +98,12 @@ def detached(thing):
 
 def cloned(thing):
     return map_tensors(lambda tensor: tensor.detach().clone(), thing)
+
+
+def widened(thing, model: nn.Module):
+    """As wide as the model's weights: under autocast a part may get halves, and its copy runs without."""
+    wide = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    return map_tensors(lambda t: t.to(wide) if t.dtype in (torch.bfloat16, torch.float16) else t, thing)
 
 
 def size_of(thing) -> int:

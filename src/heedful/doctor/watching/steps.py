@@ -150,10 +150,12 @@ class Steps(Listener):
         order = seen.order
         seen.judged += 1
         last = order.rfind("B")
-        if last >= 0 and "Z" not in order[last:]:
-            seen.waiting = order.rfind("F") > last
-            return
         gradients = [p.grad for p in _held(seen.optimizer) if p.grad is not None]
+        if last >= 0 and "Z" not in order[last:]:
+            by_hand = seen.filled and not gradients  # no zero_grad() was heard, and they are gone
+            seen.waiting = order.rfind("F") > last
+            seen.cleared += by_hand and not seen.waiting
+            return
         empty = not gradients or not any(float(norm) > 0 for norm in torch._foreach_norm(gradients))
         forward = order.rfind("F")
         if last >= 0:
@@ -214,10 +216,14 @@ class Steps(Listener):
         facts = self.facts
         seen = facts.optimizers.get(id(optimizer)) or self.watch.seen(optimizer)
         seen.steps += 1
+        for place, group in enumerate(optimizer.param_groups):
+            rate = group.get("lr", 0.0)
+            if type(rate) is float and rate > seen.rates.get(place, 0.0):
+                seen.rates[place] = rate
         if not self.watch.asleep:
             self._changed(seen)
             self.consume(seen)
-            seen.order, seen.unscaled = "", False
+            seen.order, seen.unscaled, seen.filled = "", False, False
             self.watch.cycle_ends(seen)
         if seen.steps > facts.steps:  # with several optimizers, a round ends with the first to step again
             facts.steps = seen.steps
