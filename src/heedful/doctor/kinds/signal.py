@@ -80,10 +80,11 @@ kind(
     "The learning rate is too high",
     "The loss grows, or jumps about above where it began.",
     "loss of the last quarter over the first loss",
-    "below 1.2",
+    "below 1.2; below 0.95 where the first steps change weights by more than a tenth",
     "Noise of batches moves medians of a quarter of the run by less than a fifth of the first loss; and "
     "the same "
-    "batches must do better with a tenth or a hundredth of the rate.",
+    "batches must do better with a tenth or a hundredth of the rate, a tenth better where the loss "
+    "stands still.",
     "Steps overshoot.",
     "Lower the learning rate.",
     "The best of a tenth, a hundredth and a thousandth of the rate, by experiment on copies.",
@@ -116,7 +117,7 @@ kind(
     "The last layer's weights are too large, or the targets are not centred and scaled.",
     "Initialise the last layer small; standardise the targets.",
     "Small weights in the last layer; for squared errors, its bias at the targets' mean.",
-    explains=("cannot-overfit",),
+    explains=("cannot-overfit", "learning-rate-too-low"),
 )
 kind(
     "cannot-overfit",

@@ -45,7 +45,7 @@ def learning_rate(facts):
     facts.measured["learning-rate-too-high"] = ratio
     facts.measured["learning-rate-too-low"] = 1 - ratio
     high = ratio > 1.2 or facts.bad_kind == "weight"
-    low = not high and late > 0.95 * median(values[:3])
+    low = not high and late > 0.95 * min(values[0], median(values[:3]))
     chosen = first_batch(facts, whole=True)
     if not (high or low) or chosen is None or facts.steep:
         return
@@ -68,10 +68,15 @@ def learning_rate(facts):
     gained = 1 - end / first
     if end <= 1.1 * first if high else gained >= 0.01:
         return
+    factors = (0.1, 0.01, 0.001) if high else (1e2, 1e4, 1e6)
+    if low and max(seen.changes[:3], default=0.0) > 0.1:
+        factors = (0.1, 0.01, 0.001)  # steps are large and lead nowhere
     factor, best = min(
-        ((factor, trained(factor)[1]) for factor in ((0.1, 0.01, 0.001) if high else (1e2, 1e4, 1e6))),
+        ((factor, trained(factor)[1]) for factor in factors),
         key=lambda entry: entry[1] if math.isfinite(entry[1]) else math.inf,
     )
+    if low and factor < 1:
+        low, high = False, 1 - best / first > 0.1
     proof = (
         f"the same {len(batches)} batches, {steps} steps from the start: mean loss {first:.3g} → {end:.3g} "
     )
@@ -142,8 +147,8 @@ def one_batch(facts):
 
 def fits(facts: Facts, initial: nn.Module, batch: Batch) -> Iterable[Finding]:
     """Whether a copy can learn one batch by heart."""
-    if facts.steep:
-        return
+    if facts.steep or facts.measured.get("dead-units", 0.0) > 0.9:
+        return  # known why
     guess = twins.constant_guess(batch)
     if (
         guess is None

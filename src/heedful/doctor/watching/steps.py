@@ -164,8 +164,13 @@ class Steps(Listener):
                     seen.early += 1
                 else:
                     seen.cleared += 1
-        elif forward >= 0 and (empty or seen.steps > 0):
+        elif forward >= 0 and (empty or seen.steps > 0) and not self._by_hand(seen):
             seen.early += 1
+
+    def _by_hand(self, seen: Seen) -> bool:
+        """Whether gradients are new though no backward pass was heard: made by autograd.grad."""
+        given = [(p, p.grad) for p in _held(seen.optimizer) if p.grad is not None]
+        return any(self.facts.slots[id(p)].consumed != (id(g), g._version) for p, g in given)
 
     def _before_change(self, seen: Seen, parameters: list[Tensor]) -> None:
         with_gradient = [p for p in parameters if p.grad is not None and not p.grad.is_sparse]
