@@ -49,7 +49,7 @@ def test_json_has_the_fields(capsys):
     status, out, _ = heedful(capsys, "C2.6", "--json", "--seeds", "1")
     [found] = json.loads(out)
     assert status == 0
-    assert set(found) >= {"id", "document", "statement", "stated", "verdict", "evidence", "corrected"}
+    assert list(found) == ["id", "document", "statement", "stated", "verdict", "evidence", "corrected"]
     assert found["verdict"] == "holds, corrected" and found["evidence"][0]["holds"] is True
 
 

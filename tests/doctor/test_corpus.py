@@ -47,22 +47,30 @@ def test_patches_heal(seed):
     assert len(healed) == len(words) and all(healed.values()), healed
 
 
+def self_test(seed: int, *options: str) -> dict:
+    """In a process of its own: programs are run in forks of it."""
+    command = [sys.executable, "-m", "heedful", "doctor", "--self-test", "--json", "--no-prove"]
+    done = subprocess.run(
+        [*command, "--seed", str(seed), *options], capture_output=True, text=True, timeout=900
+    )
+    return json.loads(done.stdout)
+
+
 @pytest.fixture(scope="module")
 def score(request):
-    """The whole corpus, in a process of its own: programs are run in forks of it."""
-    command = [
-        sys.executable,
-        "-m",
-        "heedful",
-        "doctor",
-        "--self-test",
-        "--json",
-        "--no-prove",
-        "--seed",
-        str(request.config.seed),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    return json.loads(done.stdout)
+    return self_test(request.config.seed)
+
+
+def test_programs_held_out(seed):
+    """Those the doctor was not made with: of every kind one, and no worse than at first sight."""
+    folder = CORPUS.with_name("held_out")
+    planted = json.loads((folder / "planted.json").read_text())
+    assert set(planted) == {str(path.relative_to(folder)) for path in folder.rglob("*.py")}
+    assert set(planted.values()) - {None} == set(KINDS)
+    score = self_test(seed, "--corpus", str(folder))
+    missed = [t["program"] for t in score["programs"] if t["planted"] and t["planted"] not in t["found"]]
+    assert score["recall"] >= 0.9, missed
+    assert score["false alarms"] <= 1, [t for t in score["programs"] if not t["planted"] and t["found"]]
 
 
 def test_recall(score):

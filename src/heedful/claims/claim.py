@@ -60,6 +60,10 @@ class Claim:
         return tuple(int(part) if part.isdigit() else part for part in re.findall(r"\d+|\D+", self.id))
 
 
+# What `heedful claims --json` tells of each; seeds and times stand beside them in runs/claims/verdicts.json.
+FIELDS = ("id", "document", "statement", "stated", "verdict", "evidence", "corrected")
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What came out; `print(verdict)` explains."""

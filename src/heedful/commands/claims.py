@@ -42,6 +42,7 @@ class Claims:
 
     def run(self, console: Console) -> int:
         from .. import claims
+        from ..claims.claim import FIELDS
 
         if self.seeds < 1:
             raise UsageError(f"--seeds is {self.seeds}; it must be 1 or more")
@@ -69,7 +70,7 @@ class Claims:
 
             write_pages(verdicts, self.docs)
         if self.json:
-            print_json([verdict.to_dict() for verdict in verdicts])
+            print_json([{key: verdict.to_dict()[key] for key in FIELDS} for verdict in verdicts])
         elif self.explain:
             for verdict in verdicts:
                 self._explain(verdict, known, console)

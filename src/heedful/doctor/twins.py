@@ -52,8 +52,6 @@ class Flow:
         """First quarter over last quarter, each by its largest: queries and keys get little by nature."""
         quarter = max(1, len(self.norms) // 4)
         first, last = max(self.norms[:quarter], default=0.0), max(self.norms[-quarter:], default=0.0)
-        if quarter > 1 and first > last:  # growth is told without the head, which has another width
-            last = max(self.norms[-quarter:-1])
         if last == 0 and first == 0:
             return math.nan
         return first / last if last else math.inf
