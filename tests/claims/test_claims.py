@@ -91,6 +91,7 @@ def test_kept_verdicts_are_of_twenty_seeds():
     for id, entry in KEPT.items():
         assert len(entry["seeds"]) == (1 if OURS[id].once else 20), id
         assert entry["statement"] == OURS[id].statement and entry["stated"] == OURS[id].stated, id
+        assert (entry["corrected"] is None) == (entry["verdict"] == "holds"), id
 
 
 PICTURES = ("A1.5", "A3.3", "A4", "B4.2", "B5.3", "C2.1", "C2.7", "D1.3", "D2.1", "E1.1", "E1.2", "E1.8")
