@@ -74,7 +74,7 @@ def test_gcn_is_pygs(seed):
         lambda: GAT(40, 8, 3),
         lambda: GAT(40, 8, 3, layers=3, norm="layer", residual=True),
         lambda: MPNN(40, 16, 3, layers=2, aggregate="mean"),
-        lambda: MPNN(40, 16, 3, update="mlp", shared=True, norm="rms", dropout=0.2),
+        lambda: MPNN(40, 16, 3, update="mlp", shared=True, norm="rms", dropout=0.2, aggregate="mean"),
         lambda: GraphTransformer(40, 16, 3, layers=2),
         lambda: GraphTransformer(40, 16, 3, layers=2, neighbors="everyone", positions=4),
     ],
