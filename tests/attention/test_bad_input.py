@@ -254,6 +254,7 @@ POSITIONS = {
         ["Alibi(slopes)", "3 rows", "4 heads"],
     ),
     "slopes of two dimensions": (lambda: Alibi(torch.ones(2, 2)), ValueError, ["Alibi(slopes)", "(2, 2)"]),
+    "slopes in a list": (lambda: Alibi([0.5, 0.25]), TypeError, ["Alibi(slopes)", "list", "a tensor"]),
     "infinite slope": (lambda: Alibi(math.inf), ValueError, ["Alibi(slopes=inf)", "finite"]),
     "NaN slope": (lambda: Alibi(torch.tensor([math.nan])), ValueError, ["Alibi(slopes)", "nan"]),
     "too few buckets": (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -133,8 +134,13 @@ class Alibi(Position):
                 raise ValueError(
                     f"Alibi(slopes): got shape {tuple(slopes.shape)}; takes one number, or one a head."
                 )
-        elif slopes is not None and not math.isfinite(slopes):
-            raise ValueError(f"Alibi(slopes={slopes}): must be finite.")
+        elif slopes is not None:
+            if not isinstance(slopes, Real):
+                raise TypeError(
+                    f"Alibi(slopes): got {type(slopes).__name__}; takes a number, or a tensor of one a head."
+                )
+            if not math.isfinite(slopes):
+                raise ValueError(f"Alibi(slopes={slopes}): must be finite.")
         self.slopes = slopes
         self.signature = (
             "Alibi",
