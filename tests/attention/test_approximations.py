@@ -169,12 +169,18 @@ def test_a_projection_of_another_length_says_so():
 
 
 @pytest.mark.parametrize("rank", [4, 16, 64])
-def test_low_rank_stays_among_the_values_and_gets_near(rank, seed):
-    """Of a matrix of full rank: never beyond what is averaged, and at some rank better than its mean."""
+def test_low_rank_stays_among_the_values(rank, seed):
+    """Of a matrix of full rank it promises nothing else."""
     q, k, v = torch.randn(3, 2, 600, 8)
-    wanted = heedful.attend(q, k, v)
     found = heedful.attend(q, k, v, strategy=LowRank(rank), exact=False)
     assert found.max() <= v.max() and found.min() >= v.min()
-    if rank == 64:
-        mean = v.mean(-2, keepdim=True).expand_as(v)
-        assert error(found, wanted) < 0.9 * error(mean, wanted)
+
+
+def test_low_rank_gets_nearer_with_its_rank(seed):
+    """Soft scores: exp(q·k) is nearly its first terms, so a few dozen rows hold most of the matrix."""
+    q, k, v = torch.randn(3, 2, 600, 8)
+    q, k = q / 2, k / 2
+    wanted = heedful.attend(q, k, v)
+    of_mean = error(v.mean(-2, keepdim=True).expand_as(v), wanted)
+    few, many = (error(heedful.attend(q, k, v, strategy=LowRank(rank), exact=False), wanted) for rank in (16, 64))
+    assert many < few / 2 and many < of_mean / 5
