@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..graphs import Graph
-from .constants import TERMS, constants, device_name, save_calibration
+from .constants import HALF, TERMS, constants, device_name, save_calibration
 from .cost import Cost
 from .measure import seconds, training_step
 from .neighbors import Causal, Everyone, Global, Window, as_neighbors
@@ -84,6 +85,7 @@ def example(
     dim: int,
     training: bool,
     device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> Example:
     """Build an example from names.
@@ -94,7 +96,7 @@ def example(
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape):
-        return torch.randn(shape, generator=generator).to(device)
+        return torch.randn(shape, generator=generator).to(device, dtype)
 
     kinds = {
         "softmax": Softmax,
@@ -123,7 +125,7 @@ def example(
     )
 
 
-def probes(device: str) -> Iterator[Example]:
+def probes(device: str) -> Iterator[Callable[[], Example]]:
     """What to measure: every kind of pairing at a few sizes each."""
     pairings = [
         ("softmax", "everyone", "none"),
@@ -148,20 +150,19 @@ def probes(device: str) -> Iterator[Example]:
         ("uniform", "causal", "none"),
         ("uniform", "graph:8", "none"),
     ]
-    for training in (False, True):
-        for place, (similarity, neighbors, position) in enumerate(pairings):
-            for turn, length in enumerate((64, 320, 1280, 4096)):
-                heads, dim = ((1, 16), (4, 32), (8, 64), (2, 64))[(place + turn) % 4]
-                yield example(
-                    similarity,
-                    neighbors,
-                    position,
-                    heads=heads,
-                    length=length,
-                    dim=dim,
-                    training=training,
-                    device=device,
-                )
+    # On a GPU what is short only tells what a launch takes, and half precision has units of its own. Out of
+    # time, every kind of problem has been measured at the first of these lengths.
+    lengths = {"cpu": (64, 320, 1280, 4096), "cuda": (4096, 256, 16384, 1024)}[device]
+    dtypes = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16)}[device]
+    for turn, length in enumerate(lengths):
+        for training in (False, True):
+            for dtype in dtypes:
+                for place, (similarity, neighbors, position) in enumerate(pairings):
+                    heads, dim = ((1, 16), (4, 32), (8, 64), (2, 64))[(place + turn) % 4]
+                    yield partial(
+                        example, similarity, neighbors, position,
+                        heads=heads, length=length, dim=dim, training=training, device=device, dtype=dtype,
+                    )  # fmt: skip
 
 
 @dataclass
@@ -215,18 +216,20 @@ def calibrate(
         raise ValueError(f"calibrate(): budget={budget} seconds; it must be positive.")
     examples = list(probes(device))
     known, found, started = constants(device), [], time.perf_counter()
-    # Interleave, so that running out of time leaves every kind of problem measured at some size.
-    for place, example_ in enumerate(sorted(examples, key=lambda e: (e.query.shape[-2], e.training))):
+    most = {"cpu": 6e9, "cuda": 1e12}[device]  # FLOPs, so that none takes long
+    for place, make in enumerate(examples):
         if time.perf_counter() - started > budget:
             break
+        example_ = make()
         problem = example_.problem
         if progress:
             progress(place / len(examples), str(problem).splitlines()[0])
         for name, way in STRATEGIES.items():
-            if way.accepts(problem) or (name == "flex" and device == "cpu"):
-                continue  # uncompiled, flex takes 50 ms to get going; there is nothing to tune
+            # Uncompiled, flex takes 50 ms to get going, compiled some 10 s for every shape: left as shipped.
+            if way.accepts(problem) or name == "flex":
+                continue
             forward = way.cost(problem)
-            if forward.memory > min(known.memory, 2.0**31) or forward.flops > 6e9:
+            if forward.memory > min(known.memory, 2.0**31) or forward.flops > most:
                 continue
             taken = seconds(example_.run(way), least=0.03, repeats=5, device=device)
             if example_.training:
@@ -259,7 +262,7 @@ def _fit(device: str, found: list[tuple[str, str, Problem, float]], least: float
     }
     for name, kind, problem, taken in found:
         way, item = STRATEGIES[name], problem.item
-        flavor = way.flavor(problem)
+        flavor = way.flavor(problem) + (HALF if item == 2 else "")
         if kind == "forward":
             measurements.append(Measurement(flavor, "forward", way.cost(problem), item, taken))
             continue

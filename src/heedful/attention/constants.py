@@ -21,6 +21,7 @@ import torch
 from .cost import Cost
 
 TERMS = ("base", "launch", "flop", "byte")
+HALF = " in half precision"  # what a strategy takes there, where that was measured apart: tensor cores
 _SHIPPED = Path(__file__).with_name("constants.json")
 
 
@@ -35,7 +36,10 @@ class Constants:
 
     def time(self, flavor: str, direction: str, cost: Cost, item: int) -> float:
         # A strategy of the user's own is taken to work like the plainest of ours.
-        base, launch, flop, byte = self.seconds.get(flavor, self.seconds["reference"])[direction]
+        known = self.seconds.get(flavor, self.seconds["reference"])
+        if item == 2:
+            known = self.seconds.get(flavor + HALF, known)
+        base, launch, flop, byte = known[direction]
         width = 2.0 if item == 8 else 1.0  # float64 halves the arithmetic rate
         return base + cost.launches * launch + cost.flops * width * flop + cost.bytes * byte
 
@@ -71,10 +75,11 @@ def constants(device: str) -> Constants:
 def _constants(device: str, threads: int) -> Constants:
     shipped = json.loads(_SHIPPED.read_text())
     own = _load_calibrations().get(device_name(device))
-    table = own or shipped.get(device) or shipped["cpu"]
     seconds = _table(shipped["cpu"])
-    for strategy, directions in _table(table).items():
-        seconds[strategy] = {**seconds.get(strategy, seconds["reference"]), **directions}
+    for table in (shipped.get(device, {}), own or {}):  # what was not measured stays as shipped
+        for strategy, directions in _table(table).items():
+            like = seconds.get(strategy.removesuffix(HALF), seconds["reference"])
+            seconds[strategy] = {**seconds.get(strategy, like), **directions}
     return Constants(device_name(device), own is not None, seconds, _memory(device))
 
 

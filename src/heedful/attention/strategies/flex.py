@@ -6,13 +6,16 @@ On the CPU it runs uncompiled, forward only, and serves as a second opinion.
 from __future__ import annotations
 
 import warnings
-from functools import cache
+from functools import cache, lru_cache
 
 import torch
 
 from ..cost import TRANSCENDENTAL, Cost
+from ..transforms import lasting
 from .base import Strategy, no_pairs
 from .fused import scaled
+
+SHAPES = 256  # compiled for each; past eight torch would run without its kernel, a hundred times slower
 
 
 class Flex(Strategy):
@@ -50,27 +53,21 @@ class Flex(Strategy):
         )
 
     def run(self, call):
-        from torch.nn.attention.flex_attention import create_block_mask
-
         query, key, value, scale = scaled(call)
         lead = query.shape[:-3]
         query, key, value = (x.flatten(0, -4) if len(lead) else x[None] for x in (query, key, value))
         queries, keys, neighbors, table = call.queries, call.keys, call.neighbors, call.table()
-        shift = keys - queries
         if not torch.is_grad_enabled():  # FlexAttention refuses what could want a gradient, wanted or not
             query, key, value = query.detach(), key.detach(), value.detach()
             table = None if table is None else table.detach()
 
-        def mask_mod(batch, head, q_index, k_index):
-            return neighbors.allows(q_index + shift, k_index, queries, keys)
-
         def score_mod(score, batch, head, q_index, k_index):
             return score + table[head if table.shape[0] > 1 else 0, q_index + keys - 1 - k_index]
 
-        complete = neighbors.facts(queries, keys).complete
-        block_mask = (
-            None if complete else create_block_mask(mask_mod, None, None, queries, keys, device=query.device)
-        )
+        block_mask = None
+        if not neighbors.facts(queries, keys).complete:
+            kept = not (neighbors.carried() or torch.compiler.is_compiling())  # tensors may change
+            block_mask = (_blocks if kept else _blocks.__wrapped__)(neighbors, queries, keys, query.device)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*flex_attention called without torch.compile.*")
             out = _flex(query.device.type)(
@@ -85,8 +82,34 @@ class Flex(Strategy):
         return out.view(*lead, *out.shape[1:])
 
 
+@lru_cache(32)
+def _blocks(neighbors, queries: int, keys: int, device: torch.device):
+    """Which blocks of pairs hold any, kept: making it takes longer than many a call."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    shift = keys - queries
+
+    def mask_mod(batch, head, q_index, k_index):
+        return neighbors.allows(q_index + shift, k_index, queries, keys)
+
+    with lasting():
+        return create_block_mask(mask_mod, None, None, queries, keys, device=device)
+
+
 @cache
 def _flex(device: str):
     from torch.nn.attention.flex_attention import flex_attention
 
-    return torch.compile(flex_attention, dynamic=False) if device == "cuda" else flex_attention
+    if device != "cuda":
+        return flex_attention
+    from torch._dynamo import config
+
+    compiled = torch.compile(flex_attention, dynamic=False)
+
+    def call(*args, **options):
+        if torch.compiler.is_compiling():
+            return flex_attention(*args, **options)
+        with config.patch(recompile_limit=SHAPES):
+            return compiled(*args, **options)
+
+    return call
