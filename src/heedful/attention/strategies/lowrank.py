@@ -70,7 +70,7 @@ class LowRank(Strategy):
         if not similarity.positive:
             return out
         # A mean by positive weights lies among what is averaged, which an approximate one need not.
-        return out.clamp(*call.value.aminmax(dim=-2, keepdim=True))
+        return out.clamp(call.value.amin(-2, keepdim=True), call.value.amax(-2, keepdim=True))
 
     def __repr__(self):
         return f"LowRank(rank={self.rank})"
