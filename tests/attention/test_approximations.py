@@ -182,5 +182,7 @@ def test_low_rank_gets_nearer_with_its_rank(seed):
     q, k = q / 2, k / 2
     wanted = heedful.attend(q, k, v)
     of_mean = error(v.mean(-2, keepdim=True).expand_as(v), wanted)
-    few, many = (error(heedful.attend(q, k, v, strategy=LowRank(rank), exact=False), wanted) for rank in (16, 64))
+    few, many = (
+        error(heedful.attend(q, k, v, strategy=LowRank(rank), exact=False), wanted) for rank in (16, 64)
+    )
     assert many < few / 2 and many < of_mean / 5

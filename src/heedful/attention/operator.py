@@ -18,7 +18,7 @@ from .position import Position
 from .problem import NeighborFacts, Problem, bucket
 from .similarity import Similarity, Softmax
 from .strategies import STRATEGIES, Call, Strategy
-from .transforms import constant_to_compiler, functorch_active
+from .transforms import constant_to_compiler, functorch_active, parts_of
 
 _SOFTMAX, _EVERYONE = Softmax(), Everyone()
 
@@ -200,7 +200,7 @@ def _problem(
         position.check(neighbors.span(queries, keys), heads, query.shape[-1])
     learned = position is not None and position.facts() is not None and position.facts().learned
     wants = [query.requires_grad, key.requires_grad, value.requires_grad, learned]
-    wants += [getattr(part, "requires_grad", False) for part in vars(similarity).values()]
+    wants += [getattr(part, "requires_grad", False) for part in parts_of(similarity)]
     if facts.attributes:
         wants += [True]
     return Problem(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .problem import PositionFacts
-from .transforms import forward_mode_active, lasting, traced
+from .transforms import forward_mode_active, lasting, parts_of, traced
 
 
 class Position:
@@ -32,7 +32,7 @@ class Position:
         return entries is not None and entries.dim() == 2 and entries.shape[0] > 1
 
     def _learned(self) -> bool:
-        return any(isinstance(part, Tensor) and part.requires_grad for part in vars(self).values())
+        return any(isinstance(part, Tensor) and part.requires_grad for part in parts_of(self))
 
     def check(self, reach: tuple[int, int], heads: int, dim: int) -> None:
         """Raise if the parameters do not fit. `reach` is how far (back, ahead) a listener hears."""

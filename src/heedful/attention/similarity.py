@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable
 from functools import cache
+from types import FunctionType, MethodType
 
 import torch
 from torch import Tensor
@@ -379,6 +380,8 @@ class FeatureMap(Similarity):
 
 
 def _hashable(thing) -> bool:
+    if isinstance(thing, (FunctionType, MethodType)):
+        return True  # said without hash(), which not every torch.compile can trace
     try:
         hash(thing)
     except TypeError:

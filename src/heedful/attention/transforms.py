@@ -12,6 +12,8 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import checkpoint
 
+AT_ONCE = 4  # what slices may hold at once, in lengths of what they are slices of
+
 _Function = TypeVar("_Function", bound=Callable)
 
 
@@ -44,6 +46,13 @@ def traced() -> bool:
     return torch.compiler.is_compiling() or functorch_active()
 
 
+def parts_of(thing: object) -> list:
+    """What an object is made of. The compiler cannot go through that, and looks where ours keep tensors."""
+    if torch.compiler.is_compiling():
+        return [getattr(thing, name, None) for name in ("scale", "weight", "entries", "slopes")]
+    return list(vars(thing).values())
+
+
 def constant_to_compiler(function: _Function) -> _Function:
     """Mark a function that torch.compile is to call once, while tracing, and to take at its word.
 
@@ -70,16 +79,35 @@ def recompute(function: Callable, *tensors: Tensor, hidden: bool = False):
     return _Recompute.apply(function, *tensors)
 
 
-def slices(x: Tensor, spans: list[tuple[int, int]]) -> tuple[Tensor, ...]:
+def slices(x: Tensor, spans: list[tuple[int, int]]) -> Iterator[Tensor]:
     """Rows [start, stop) of x (..., length, dim) for each span; spans may overlap.
 
     Slicing one by one would make each slice's backward pass write a gradient as long as x: in all, quadratic
-    in the length. Here they are added up in place.
+    in the length. So several share one, which adds them up in place; but it has to wait for all of them, so
+    that no more share one than have `AT_ONCE` times the rows of x. A slice is made when it is asked for:
+    torch goes back in the order things were made, and is done with one group before it begins the next.
     """
+    length = x.shape[-2]
     transformed = torch.compiler.is_compiling() or functorch_active() or forward_mode_active()
     if transformed or len(spans) == 1 or not (torch.is_grad_enabled() and x.requires_grad):
-        return tuple(x[..., start:stop, :] for start, stop in spans)
-    return _Slices.apply(x, spans)
+        yield from (x[..., start:stop, :] for start, stop in spans)
+        return
+    group: list[tuple[int, int]] = []
+    rows = 0
+    for place, (start, stop) in enumerate(spans):
+        group.append((start, stop))
+        rows += stop - start
+        if rows > AT_ONCE * length or place == len(spans) - 1:
+            yield from _together(x, group)
+            group, rows = [], 0
+
+
+def _together(x: Tensor, spans: list[tuple[int, int]]) -> Iterator[Tensor]:
+    if all(span == (0, x.shape[-2]) for span in spans):
+        yield from (x for _ in spans)  # torch adds these up as they come
+    else:
+        first, last = min(start for start, _ in spans), max(stop for _, stop in spans)
+        yield from _Slices.apply(x[..., first:last, :], [(a - first, b - first) for a, b in spans])
 
 
 class _Slices(torch.autograd.Function):

@@ -82,6 +82,14 @@ class Fused(Strategy):
         out = sdpa(query, key, value, mask, causal, scale)
         if width != out.shape[-1]:
             out = out[..., :width]
+        if mask is not None and query.device.type == "cuda" and not _everyone_hears(call):
+            # Some of torch's kernels there give the mean to those who hear nobody.
+            silent = (
+                ~mask.any(-1, keepdim=True)
+                if mask.dtype == torch.bool
+                else (mask == -torch.inf).all(-1, keepdim=True)
+            )
+            out = out.masked_fill(silent, 0)
         return out if len(lead) == 1 else out.reshape(*lead, *out.shape[1:])
 
     def step(self, call: Call, state: CacheState | None) -> tuple[Tensor, CacheState]:
