@@ -2,7 +2,8 @@
 
 A graph cannot know at which token it is replayed, so the place is a tensor: keys and values are written where
 it says, and all of the cache is read, masked beyond it. What is recorded reads the weights where they lie, so
-it stays good while they are trained; it is made anew when they move.
+it stays good while they are trained; it is made anew when they move. `decoding_few_rows.py` has a step of
+fewer kernels, for few rows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _RECORDED: WeakKeyDictionary[Any, tuple[tuple, Steady]] = WeakKeyDictionary()
 
 def recorded(gpt: GPT, state: State, room: int) -> Callable[[Tensor], Tensor] | None:
     """A decoder that goes on from `state`, or None where a step cannot be recorded."""
+    from .decoding_few_rows import few_rows_decoder
+
     weight = gpt.embedding.weight
     if weight.device.type != "cuda" or not steady(gpt) or torch.cuda.is_current_stream_capturing():
         return None
@@ -38,9 +41,9 @@ def recorded(gpt: GPT, state: State, room: int) -> Callable[[Tensor], Tensor] | 
     key = (rows, room, *(p.data_ptr() for p in gpt.parameters()))
     known = _RECORDED.get(gpt)
     if known is None or known[0] != key:
-        decoder = Steady(gpt, rows, room)
-        decoder.begin(gpt, state)
-        decoder.replay = captured(decoder.step)
+        decoder = few_rows_decoder(gpt, rows, room) or Steady(gpt, rows, room)
+        # From place 0, whatever the text's: the tokens it warms with need room as well.
+        decoder.replay = captured(decoder.step, warm=min(3, room))
         known = _RECORDED[gpt] = (key, decoder)
     known[1].begin(gpt, state)
     return known[1]
@@ -61,7 +64,7 @@ class Steady:
     """From the next tokens, (rows, 1), to logits, (rows, 1, vocabulary), with the place as a tensor."""
 
     def __init__(self, gpt: GPT, rows: int, room: int):
-        self.rows, self.room = rows, room
+        self.rows, self.room, self.length = rows, room, 0
         self.embedding = gpt.embedding.weight
         device = self.embedding.device
         self.tokens = torch.zeros(rows, dtype=torch.long, device=device)
@@ -81,6 +84,7 @@ class Steady:
 
     def begin(self, gpt: GPT, state: State) -> None:
         """Take up a text: what it has said so far, and all that depends on weights but is not one of them."""
+        self.length = state.length
         self.place.fill_(state.length)
         if self.places is not None:
             self.places.copy_(self._places(gpt))
@@ -92,6 +96,9 @@ class Steady:
                 self.tables[n].copy_(_table(block.attention, self.room))  # type: ignore[union-attr]
 
     def __call__(self, tokens: Tensor) -> Tensor:
+        if self.length >= self.room:  # a kernel would not say so
+            raise IndexError(f"decoder(room={self.room}): has heard so many tokens; ask for more room.")
+        self.length += 1
         self.tokens.copy_(tokens[:, 0])
         return self.step() if self.replay is None else self.replay()
 
@@ -116,24 +123,40 @@ class Steady:
         return step
 
     def _attention(self, layer: Attention) -> Callable[[Tensor, Tensor], Tensor]:
-        rows, room = self.rows, self.room
-        weight, bias = layer.query_key_value.weight, layer.query_key_value.bias
-        heads, kv_heads, width = layer.heads, layer.kv_heads, layer.head_dim
-        cache = weight.new_zeros(rows, 2, kv_heads, room, width)
-        self.caches.append(cache)
-        keys, values = cache.unbind(1)
-        turns = None
+        heed, both, last = self._heed(layer), layer.query_key_value, layer.output
+
+        def attend(x: Tensor, heard: Tensor) -> Tensor:
+            return F.linear(heed(F.linear(x, both.weight, both.bias), heard), last.weight, last.bias)
+
+        return attend
+
+    def _memory(self, layer: Attention) -> tuple[Tensor, _Turns | None, Tensor | None]:
+        """A layer's cache, (rows, 2, kv_heads, room, width), its turns, and what distance adds."""
+        weight, width = layer.query_key_value.weight, layer.head_dim
+        cache = weight.new_zeros(self.rows, 2, layer.kv_heads, self.room, width)
+        turns = table = None
         if isinstance(layer.position, Rotary):
-            turns = _Turns(layer.position, width, room, weight)
-        table = None if layer.position is None or turns is not None else _table(layer, room)
+            turns = _Turns(layer.position, width, self.room, weight)
+        elif layer.position is not None:
+            table = _table(layer, self.room)
+        self.caches.append(cache)
         self.tables.append(table)
+        return cache, turns, table
+
+    def _heed(self, layer: Attention) -> Callable[[Tensor, Tensor], Tensor]:
+        """From queries, keys and values of the new tokens, (rows, (heads + 2 kv_heads) · width), to what the
+        heads hear, (rows, heads · width).
+        """
+        rows, heads, kv_heads, width = self.rows, layer.heads, layer.kv_heads, layer.head_dim
+        cache, turns, table = self._memory(layer)
+        keys, values = cache.unbind(1)
         scale = layer.similarity.resolved(width)
         options: dict[str, Any] = {"enable_gqa": heads != kv_heads, "scale": scale}
         if isinstance(scale, Tensor):  # torch takes a number only
             options["scale"] = 1.0
 
-        def attend(x: Tensor, heard: Tensor) -> Tensor:
-            z = F.linear(x, weight, bias).view(rows, heads + 2 * kv_heads, 1, width)
+        def heed(z: Tensor, heard: Tensor) -> Tensor:
+            z = z.view(rows, heads + 2 * kv_heads, 1, width)
             query, rest = z.split((heads, 2 * kv_heads), 1)
             if turns is not None:
                 turned = turns(z[:, : heads + kv_heads], self.place)
@@ -148,15 +171,16 @@ class Steady:
                     ~heard, -torch.inf
                 )
             out = F.scaled_dot_product_attention(query, keys, values, mask, **options)
-            return F.linear(out.reshape(rows, heads * width), layer.output.weight, layer.output.bias)
+            return out.reshape(rows, heads * width)
 
-        return attend
+        return heed
 
 
 def _table(layer: Attention, room: int) -> Tensor:
     """What distance adds to the scores, (1, heads or 1, 1, room), distance 0 first."""
     assert layer.position is not None
-    return layer.position.table(1, room, layer.heads, layer.query_key_value.weight)[None, :, None]
+    table = layer.position.table(1, room, layer.heads, layer.query_key_value.weight)
+    return table.contiguous()[None, :, None]
 
 
 class _Turns:
