@@ -2,7 +2,8 @@
 
 Torch flattens and rebuilds a Function's arguments as trees several times before it calls the Function's rule
 for vmap, 300 µs each time. Here the tensors are unwrapped, the rule is called and what it returns is wrapped,
-and no more. Where torch's insides are not as expected, its own way is taken.
+and no more. Without vmap, it fits the arguments to the signature first, for 40 µs; ours are complete. Where
+torch's insides are not as expected, its own way is taken.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch.autograd import Function
 try:
     from torch._C._functorch import _add_batch_dim, _unwrap_batched
     from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_current_functorch_interpreter
+    from torch._functorch.utils import unwrap_dead_wrappers
 except ImportError:
     VmapInterpreter = None  # type: ignore[assignment,misc]
 
@@ -28,9 +30,11 @@ class Info(NamedTuple):
 
 
 def apply(kind: type[Function], *operands):
-    """kind.apply(*operands)."""
-    if VmapInterpreter is None or torch._C._functorch.maybe_current_level() is None:
+    """kind.apply(*operands), which must be all that forward takes."""
+    if VmapInterpreter is None:
         return kind.apply(*operands)
+    if torch._C._functorch.maybe_current_level() is None:
+        return super(Function, kind).apply(*unwrap_dead_wrappers(operands))  # type: ignore[misc]
     interpreter = retrieve_current_functorch_interpreter()
     if not isinstance(interpreter, VmapInterpreter):
         return kind.apply(*operands)

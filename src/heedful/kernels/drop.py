@@ -6,8 +6,6 @@ own dropout draws its numbers one after another, 12 ns each; hashed, they come o
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -95,7 +93,9 @@ class _Drop(torch.autograd.Function):
             place = sum(other > step for n, other in enumerate(x.stride()) if n != in_dims[0])
             x = x.movedim(in_dims[0], place)
             before, after = x.shape[:place], x.shape[place + 1 :]
-        out = _Copies.apply(x.reshape(before.numel(), copies, after.numel()), rate, seeds.reshape(-1))
+        out = batching.apply(
+            _Copies, x.reshape(before.numel(), copies, after.numel()), rate, seeds.reshape(-1)
+        )
         return out.view(*before, info.batch_size, *after), place
 
 
@@ -108,12 +108,12 @@ class _Copies(_Drop):
 
     @staticmethod
     def backward(ctx, gradient):
-        found = _Copies.apply(gradient, ctx.rate, *ctx.saved_tensors)
+        found = batching.apply(_Copies, gradient, ctx.rate, *ctx.saved_tensors)
         return found.sum(1, keepdim=True) if ctx.shared else found, None, None
 
     @staticmethod
     def jvp(ctx, tangent, *_):
-        return _Copies.apply(tangent, ctx.rate, *ctx.saved_tensors)
+        return batching.apply(_Copies, tangent, ctx.rate, *ctx.saved_tensors)
 
     @staticmethod
     def vmap(info, in_dims, x, rate, seeds):
@@ -122,8 +122,3 @@ class _Copies(_Drop):
             for t, dim in ((x, in_dims[0]), (seeds, in_dims[2]))
         ]
         return torch.stack([_Copies.apply(x, rate, own) for x, own in zip(*parts, strict=True)]), 0
-
-
-# Function.apply asks for the signature on every call; finding it stored saves 15 µs.
-_Drop.forward.__signature__ = inspect.signature(_Drop.forward)
-_Copies.forward.__signature__ = inspect.signature(_Copies.forward)

@@ -15,7 +15,6 @@ gradient will be asked for. Shapes: x (sources, heads, features), w (edges, head
 
 from __future__ import annotations
 
-import inspect
 from functools import partial
 
 import torch
@@ -259,8 +258,6 @@ def _forward(operator):
     def forward(rowptr, col, edge, colptr, row, edge_transposed, a, b):
         return operator(rowptr, col, edge, colptr, row, edge_transposed, a, b)
 
-    # Function.apply asks for the signature on every call; finding it stored saves 15 µs.
-    forward.__signature__ = inspect.signature(forward)
     return staticmethod(forward)
 
 

@@ -150,8 +150,8 @@ class Streams(TorchFunctionMode):
         if function in _FACTORIES and not any(isinstance(part, Tensor) for part in arguments):
             device = torch.device(options.get("device") or torch.get_default_device())
             own = self.cuda if device.type == "cuda" else self.cpu
-            return _Drawn.apply(
-                self._index, lambda: [function(*arguments, generator=g, **options) for g in own]
+            return batching.apply(
+                _Drawn, self._index, lambda: [function(*arguments, generator=g, **options) for g in own]
             )
         return self._apart(function, arguments, options)
 
@@ -163,7 +163,9 @@ class Streams(TorchFunctionMode):
         inplace = options.pop("inplace", False) or (len(arguments) > 2 and arguments[2])
         p = options.get("p", arguments[0] if arguments else 0.5)
         if function in (F.dropout, torch.dropout) and input.device.type == "cpu" and p < 1:
-            mask = _Drawn.apply(self._index, lambda: self._masks(shape, input.dtype, p)).permute(back)
+            mask = batching.apply(_Drawn, self._index, lambda: self._masks(shape, input.dtype, p)).permute(
+                back
+            )
         else:
             ones = torch.ones(shape, dtype=input.dtype, device=input.device).permute(back)
             mask = self._apart(function, (ones, *arguments[:2]), options)
