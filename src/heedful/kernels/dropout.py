@@ -52,5 +52,12 @@ def keep_mask(seed: Tensor, head: Tensor | int, counter: Tensor, rate: float) ->
 def numbers(seed: Tensor, head: Tensor | int, counter: Tensor) -> Tensor:
     """Whole numbers, evenly from 0 to 2⁵³ − 1, that (seed, head, counter) decide; int64, broadcasting."""
     head = head if isinstance(head, Tensor) else torch.full_like(seed, head)
-    key = _mixed(_mixed(seed) + (head + 1) * GOLDEN)
-    return _shifted(_mixed(key + counter * GOLDEN), 11)
+    key = _mixed(_mixed(seed) + _counted(head + 1) * GOLDEN)
+    return _shifted(_mixed(key + _counted(counter) * GOLDEN), 11)
+
+
+def _counted(x: Tensor) -> Tensor:
+    """x, which is not negative. To Inductor an arange is an index, and so is a product with one, computed in
+    32 bits; a number it has masked is a number.
+    """
+    return x & (2**63 - 1) if torch.compiler.is_compiling() else x

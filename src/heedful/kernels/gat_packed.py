@@ -115,15 +115,14 @@ def _gradient(table, bias, seed, outputs, gradient, heads, structure, slope, dro
     with triton.on(table.device):
         dropping = triton._dropping(dropout, seed, heads, False)
         launch = triton.Launch(table, *structure[:3], gradient)
-        # Written into the gradient where it will stand, once the outputs it is made from are gone. Until then
-        # it may lie where the mass was: whoever writes a number has just read that one.
-        mass = outputs[-1]
-        dq = mass if mass.dtype == table.dtype else table.new_empty(len(table), heads)
+        # Written into the gradient where it will stand, once the outputs it is made from are gone.
+        dq = table.new_empty(len(table), heads)
         asked = triton.plain_listeners(launch, gradient, q, bias, outputs, dq, slope, sizes)
         outputs.clear()
         d_table = torch.empty_like(table)
         dq_place, dk, dv = parted(d_table, heads)
         dq_place.squeeze(-1).copy_(dq)
+        del dq
         transposed = structure.colptr() if callable(structure.colptr) else structure[3:]
         launch = triton.Launch(table, *transposed, gradient)
         triton.plain_speakers(launch, gradient, asked, k, v, dk, dv, dropping, slope, sizes)

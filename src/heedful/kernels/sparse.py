@@ -18,14 +18,13 @@ function in plain torch: the judge in the tests, and what second derivatives and
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from . import sparse_operators  # (registers torch.ops.heedful.sparse_forward and _backward)
+from . import batching, sparse_operators  # (registers torch.ops.heedful.sparse_forward and _backward)
 from .sparse_composite import sparse_composite
 
 KINDS = ("additive", "additive_v2", "dot", "power", "uniform")
@@ -92,11 +91,12 @@ def sparse_attention(
         colptr, row, edge_transposed = colptr() if save else (None, None, None)
     else:
         lazy, colptr, row, edge_transposed = colptr, None, None, None
-    function = _Compiled if torch.compiler.is_compiling() else _Sparse
-    settings = (kind, float(slope), int(degree), float(dropout), bool(implied), save, lazy)
-    out = function.apply(
-        *settings, *operands, seed if dropout else None, *structure[:3], colptr, row, edge_transposed
-    )[0]
+    arguments = (
+        kind, float(slope), int(degree), float(dropout), bool(implied), save, lazy,
+        *operands, seed if dropout else None, *structure[:3], colptr, row, edge_transposed,
+    )  # fmt: skip
+    compiling = torch.compiler.is_compiling()
+    out = _Compiled.apply(*arguments)[0] if compiling else batching.apply(_Sparse, *arguments)[0]
     return out if out.dtype == v.dtype else out.to(v.dtype)
 
 
@@ -148,8 +148,14 @@ class _Compiled(torch.autograd.Function):
     """What torch.compile traces. Dynamo takes no Function with a jvp, so the rest is in the subclass."""
 
     @staticmethod
-    def forward(*arguments):
-        return _forward_by(torch.ops.heedful.sparse_forward, arguments)
+    def forward(
+        kind, slope, degree, dropout, implied, save, lazy, q, k, v, a, bias, weight, key, value, seed,
+        rowptr, col, edge, colptr, row, edge_transposed,
+    ):  # fmt: skip  # one by one, for Dynamo counts them to find out whether forward wants a ctx
+        return torch.ops.heedful.sparse_forward(
+            kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value,
+            slope, degree, dropout, seed, implied, save,
+        )  # fmt: skip
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -166,24 +172,10 @@ class _Compiled(torch.autograd.Function):
         return _placed(_backward_operator(ctx.settings, needs, gradient, *ctx.saved_tensors), needs)
 
 
-def _forward_by(operator, arguments):
-    kind, slope, degree, dropout, implied, save, _ = arguments[:SETTINGS]
-    q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge = arguments[SETTINGS:-3]
-    return operator(
-        kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value,
-        slope, degree, dropout, seed, implied, save,
-    )  # fmt: skip
-
-
 def _placed(grads, needs):
     """Gradients in the places of forward's arguments: none for settings, seed and structure."""
     wanted = (grad if needed else None for grad, needed in zip(grads, needs, strict=True))
     return (*(None,) * SETTINGS, *wanted, *(None,) * 7)
-
-
-# Function.apply asks for the signature on every call, 50 µs for a long one; (*arguments), known already,
-# takes 5.
-_Compiled.forward.__signature__ = inspect.signature(_Compiled.forward)
 
 
 def _backward_operator(
@@ -212,10 +204,14 @@ def _backward_loops(
 class _Sparse(_Compiled):
     @staticmethod
     def forward(*arguments):
-        direct = sparse_operators.unobserved(arguments[SETTINGS + 2])
-        return _forward_by(
-            sparse_operators.forward_loops if direct else torch.ops.heedful.sparse_forward, arguments
-        )
+        if not sparse_operators.unobserved(arguments[SETTINGS + 2]):
+            return _Compiled.forward(*arguments)
+        kind, slope, degree, dropout, implied, save, _ = arguments[:SETTINGS]
+        q, k, v, a, bias, weight, key, value, seed, rowptr, col, edge = arguments[SETTINGS:-3]
+        return sparse_operators.forward_loops(
+            kind, q, k, v, a, rowptr, col, edge, bias, weight, key, value,
+            slope, degree, dropout, seed, implied, save,
+        )  # fmt: skip
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -237,7 +233,7 @@ class _Sparse(_Compiled):
             outputs, saved = saved[15:], saved[:15]
             return _placed(_backward_loops(ctx.settings, needs, gradient, outputs, *saved), needs)
         # A Function of its own, so that it can be differentiated again; torch.func always asks for that.
-        return _placed(_Gradient.apply(ctx.settings, needs, gradient, *saved), needs)
+        return _placed(batching.apply(_Gradient, ctx.settings, needs, gradient, *saved), needs)
 
     @staticmethod
     def jvp(ctx, *tangents):
@@ -348,9 +344,6 @@ class _Gradient(torch.autograd.Function):
                     grad = grad.sum(2, keepdim=True)
                 grads, places = [*grads, grad], [*places, 1]
         return tuple(grads), tuple(places)
-
-
-_Sparse.forward.__signature__ = _Gradient.forward.__signature__ = _Compiled.forward.__signature__
 
 
 def _replaced(values, places, by):

@@ -79,16 +79,17 @@ class Fused(Strategy):
         if width != query.shape[-1]:  # … and equal widths; zeros change no scores and no column that is kept
             wide = max(width, query.shape[-1])
             query, key, value = (F.pad(x, (0, wide - x.shape[-1])) for x in (query, key, value))
+        silent = None
+        if mask is not None and query.device.type == "cuda" and not _everyone_hears(call):
+            # Those who hear nobody get the mean, or NaN, from some of torch's kernels there: they may listen
+            # to everyone, and are silenced afterwards.
+            nobody = ~mask if mask.dtype == torch.bool else mask == -torch.inf
+            silent = nobody.all(-1, keepdim=True)
+            mask = mask | silent if mask.dtype == torch.bool else mask.masked_fill(silent, 0)
         out = sdpa(query, key, value, mask, causal, scale)
         if width != out.shape[-1]:
             out = out[..., :width]
-        if mask is not None and query.device.type == "cuda" and not _everyone_hears(call):
-            # Some of torch's kernels there give the mean to those who hear nobody.
-            silent = (
-                ~mask.any(-1, keepdim=True)
-                if mask.dtype == torch.bool
-                else (mask == -torch.inf).all(-1, keepdim=True)
-            )
+        if silent is not None:
             out = out.masked_fill(silent, 0)
         return out if len(lead) == 1 else out.reshape(*lead, *out.shape[1:])
 
