@@ -7,6 +7,8 @@ import random
 import pytest
 
 from heedful.attention import calibrate as module
+from heedful.attention import constants
+from heedful.attention.cost import Cost
 from heedful.attention.strategies import STRATEGIES
 
 TRUE = (2e-4, 3e-6, 5e-12, 4e-11)
@@ -48,3 +50,30 @@ def test_noise_is_not_kept(seed):
     found = module._fit("cpu", measured(lambda: 10 ** draw.uniform(-2, 2)))
     assert "reference forward" in found.unsure
     assert "forward" not in found.seconds.get("reference", {})
+
+
+def test_what_was_not_measured_stays_as_shipped(monkeypatch, tmp_path):
+    """…for this device: a GPU whose calibration left something out does not take the CPU's."""
+    monkeypatch.setattr(constants, "calibration_file", lambda: tmp_path / "calibration.json")
+    monkeypatch.setattr(constants, "device_name", lambda device: f"a {device}")
+    shipped = constants._constants.__wrapped__("cuda", 1).seconds
+    fast, half = [1e-9, 0, 0, 0], f"banded{constants.HALF}"
+    constants.save_calibration("cuda", {"seconds": {"banded": {"forward": fast}, half: {"backward": fast}}})
+    found = constants._constants.__wrapped__("cuda", 1)
+    assert found.calibrated
+    assert found.seconds["banded"] == {"forward": tuple(fast), "backward": shipped["banded"]["backward"]}
+    assert found.seconds[half] == {"forward": tuple(fast), "backward": tuple(fast)}
+    assert found.seconds["sorted"] == shipped["sorted"]
+    assert shipped["sorted"] != constants._constants.__wrapped__("cpu", 1).seconds["sorted"]
+
+
+def test_half_precision_has_constants_of_its_own():
+    cost = Cost(flops=1e12, bytes=0, memory=0, launches=0)
+    slow, fast = {"forward": (0, 0, 1e-12, 0)}, {"forward": (0, 0, 1e-13, 0)}
+    known = constants.Constants(
+        "", False, {"reference": slow, "fused": slow, f"fused{constants.HALF}": fast}, 0
+    )
+    taken = {
+        (way, item): known.time(way, "forward", cost, item) for way in ("fused", "tiled") for item in (2, 4)
+    }
+    assert taken == pytest.approx({("fused", 2): 0.1, ("fused", 4): 1, ("tiled", 2): 1, ("tiled", 4): 1})

@@ -37,6 +37,7 @@ from heedful import (
 from heedful.attention import constants as constants_module
 from heedful.attention import operator
 from heedful.attention import plan as plan_module
+from heedful.attention.measure import peak_memory, training_step
 from heedful.attention.problem import NeighborFacts, PositionFacts, Problem, SimilarityFacts
 from heedful.attention.strategies import STRATEGIES, Call, LowRank, Strategy
 
@@ -445,3 +446,19 @@ def test_constants_ship_for_every_strategy():
             terms = known.seconds[name][direction]
             assert len(terms) == len(constants_module.TERMS)
             assert all(term >= 0 and math.isfinite(term) for term in terms) and any(terms)
+
+
+@pytest.mark.parametrize("neighbors", [heedful.Everyone(), heedful.Causal()], ids=str)
+def test_tiles_take_memory_in_proportion_to_length(neighbors):
+    """In the backward pass too, where every band has a gradient for all the keys it heard."""
+    peaks = []
+    for length in (1024, 4096):
+        q, k, v = (torch.randn(1, 4, length, 8, requires_grad=True) for _ in "qkv")
+        step = training_step(
+            lambda q, k, v: heedful.attend(
+                q, k, v, similarity=heedful.Polynomial(2), neighbors=neighbors, strategy="tiled"
+            ),
+            [q, k, v],
+        )
+        peaks.append(peak_memory(step))
+    assert peaks[1] < 2 * peaks[0]  # the tiles themselves take most, and are as large for both
