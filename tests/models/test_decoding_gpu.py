@@ -10,7 +10,7 @@ from heedful import Alibi, Rotary, Softmax
 from heedful.kernels import few_rows, sparse_operators
 from heedful.models import GPT
 from heedful.models.decoding import Decoder
-from heedful.models.decoding_cuda import Steady, steady
+from heedful.models.decoding_cuda import Steady, steady, turn_of
 from heedful.models.decoding_few_rows import FewRows, few_rows_decoder
 
 SHAPES = [
@@ -218,3 +218,22 @@ def test_a_text_that_fills_the_room(seed):
     prompt = torch.randint(11, (24,)).tolist()
     texts = [gpt.generate(prompt, 30, temperature=0, cache=cache) for cache in (True, False)]
     assert torch.equal(*texts)
+
+
+def test_a_recording_serves_one_text_at_a_time():
+    decoder = Steady(model({}), 1, 24)
+    first = turn_of(decoder)
+    assert first is not None and turn_of(decoder) is None
+    del first
+    assert turn_of(decoder) is not None
+
+
+@pytest.mark.gpu
+def test_two_texts_at_once_do_not_mix(seed):
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    gpt, prompts = model({}).cuda(), torch.randint(11, (2, 4)).tolist()
+    alone = [[draw.token for draw in gpt.stream(prompt, 12, temperature=0)] for prompt in prompts]
+    streams = [gpt.stream(prompt, 12, temperature=0) for prompt in prompts]
+    together = zip(*([draw.token for draw in draws] for draws in zip(*streams, strict=True)), strict=True)
+    assert [list(text) for text in together] == alone

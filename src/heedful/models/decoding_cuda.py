@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from .gpt import GPT, State
 
 _RECORDED: WeakKeyDictionary[Any, tuple[tuple, Steady]] = WeakKeyDictionary()
+_TURNS: WeakKeyDictionary[Steady, ref[Turn]] = WeakKeyDictionary()
 
 
 def recorded(gpt: GPT, state: State, room: int) -> Callable[[Tensor], Tensor] | None:
-    """A decoder that goes on from `state`, or None where a step cannot be recorded."""
+    """A decoder that goes on from `state`; None where a step cannot be recorded, or another text has it."""
     from .decoding_few_rows import few_rows_decoder
 
     weight = gpt.embedding.weight
@@ -45,8 +46,30 @@ def recorded(gpt: GPT, state: State, room: int) -> Callable[[Tensor], Tensor] | 
         # From place 0, whatever the text's: the tokens it warms with need room as well.
         decoder.replay = captured(decoder.step, warm=min(3, room))
         known = _RECORDED[gpt] = (key, decoder)
-    known[1].begin(gpt, state)
-    return known[1]
+    turn = turn_of(known[1])
+    if turn is not None:
+        known[1].begin(gpt, state)
+    return turn
+
+
+class Turn:
+    """One text's turn at a recording, as long as somebody holds it."""
+
+    def __init__(self, decoder: Steady):
+        self.decoder = decoder
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        return self.decoder(tokens)
+
+
+def turn_of(decoder: Steady) -> Turn | None:
+    """The next turn, or None while another text is being written: there is one cache."""
+    last = _TURNS.get(decoder)
+    if last is not None and last() is not None:
+        return None
+    turn = Turn(decoder)
+    _TURNS[decoder] = ref(turn)
+    return turn
 
 
 def steady(gpt: GPT) -> bool:
