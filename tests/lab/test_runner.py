@@ -12,9 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+import requests
 
 from heedful import lab
 from heedful.lab.study import find
+from heedful.studies import cora
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))  # so that worker processes find the module by its name
@@ -69,6 +71,22 @@ def test_a_worker_that_dies_is_told_of(tmp_path):
         lab.run("toy-killed", seeds=4, store=tmp_path / "runs", settings=settings, backend="processes")
     result = lab.run("toy-killed", seeds=4, store=tmp_path / "runs", settings=settings, backend="loop")
     assert result.complete
+
+
+def test_a_data_set_that_is_missing_offline_is_told_of(tmp_path, monkeypatch):
+    """What is missing and what to do, not only the last line of a traceback."""
+    monkeypatch.delenv("HEEDFUL_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def refused(*_, **__):
+        raise requests.ConnectionError("no network")
+
+    monkeypatch.setattr("pooch.HTTPDownloader.__call__", refused)
+    cora._papers.cache_clear()
+    settings = {"model": "gcn", "dataset": "citeseer"}
+    text = str(lab.run("cora", seeds=1, store=tmp_path / "runs", settings=settings, backend="loop"))
+    assert "failed: citeseer gcn, seed 0: DataError: citeseer: planetoid/ind.citeseer." in text
+    assert "is missing. Run `heedful data fetch citeseer` where there is a network" in text
 
 
 def test_errors_are_kept_and_the_rest_goes_on(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import itertools
+import re
 from typing import Any
 
 from .statistics import Agreement, Difference, Summary, against, holm, paired, summarize
@@ -130,9 +131,8 @@ class Result:
             f"mean ± standard deviation over seeds (divided by {spread}); {self.run.profile} profile"
         )
         for trial in self.failures:
-            last = (trial.error or "").strip().splitlines()[-1:]
             label = self.study.label(self.study.settings(**trial.settings))
-            lines.append(f"failed: {label}, seed {trial.seed}: {' '.join(last)}")
+            lines.append(f"failed: {label}, seed {trial.seed}: {_said(trial.error or '')}")
         return lines
 
     def frame(self):
@@ -210,3 +210,16 @@ def html_table(rows: list[dict[str, Any]], raw: type | None = None) -> str:
     lines = ("".join(named(name, thing) for name, thing in row.items()) for row in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _said(error: str) -> str:
+    """Of a traceback what was wrong and, where the message goes on, what to do: its first and last line."""
+    lines = error.strip().splitlines()
+    frames = [n for n, line in enumerate(lines) if line.startswith("  File ")]
+    message = list(
+        itertools.dropwhile(lambda line: line.startswith(" "), lines[frames[-1] + 1 if frames else 0 :])
+    )
+    if not message:
+        return ""
+    first = re.sub(r"^(\w+\.)+(\w+)(:|$)", r"\2\3", message[0])
+    return first if len(message) == 1 else f"{first} {message[-1]}"
