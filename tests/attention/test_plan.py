@@ -462,3 +462,20 @@ def test_tiles_take_memory_in_proportion_to_length(neighbors):
         )
         peaks.append(peak_memory(step))
     assert peaks[1] < 2 * peaks[0]  # the tiles themselves take most, and are as large for both
+
+
+@pytest.mark.parametrize(
+    "position", [heedful.Relative(torch.randn(4097)), heedful.Alibi()], ids=["table", "alibi"]
+)
+@pytest.mark.parametrize("training", [False, True])
+def test_fused_writes_no_scores_out(position, training):
+    """Beside a mask of its own; for masks it finds odd torch would, quietly, and five times slower."""
+    heads, length = 4, 2048
+    q, k, v = torch.randn(3, 1, heads, length, 8)
+
+    def forward(q, k, v):
+        return heedful.attend(q, k, v, position=position, strategy="fused")
+
+    masks = heads if isinstance(position, heedful.Alibi) else 1
+    call = training_step(forward, [q, k, v]) if training else lambda: forward(q, k, v)
+    assert peak_memory(call) < 4 * length**2 * (masks + 1)

@@ -151,7 +151,7 @@ class Kernels:
         down = -(-len(variants) // across)
         figure = sheet(2.9 * across + 1.3, 4.9 * down)
         grid = figure.subplots(2 * down, across, squeeze=False, sharex=True, sharey="row")
-        names: dict[str, str] = {}
+        names: dict[str, dict[str, str]] = {}
         for axis in grid.flat:
             quiet(axis)
             axis.set_visible(False)
@@ -170,19 +170,20 @@ class Kernels:
             time.set_title(label, loc="left", fontsize=10)
             memory.set_xlabel("length")
             memory.tick_params(labelbottom=True)
-        handles = [grid[0, 0].plot([], [], ".-", color=colour)[0] for colour in names.values()]
+        handles = [grid[0, 0].plot([], [], marker=".", **look)[0] for look in names.values()]
         ring = {"markerfacecolor": "none", "color": "black", "markersize": 8}
         handles += grid[0, 0].plot([], [], "o", **ring)
         figure.legend(handles, [*names, "planned"], frameon=False, fontsize=9, loc="outside right center")
         return figure
 
 
-def _draw(axis, curves: dict, unit: str, names: dict[str, str]) -> None:
+def _draw(axis, curves: dict, unit: str, names: dict[str, dict[str, str]]) -> None:
     for name, curve in curves.items():
         way, _, measured = name.rpartition(", ")
         if measured == unit and way != "planned":
-            colour = names.setdefault(way, COLOURS[len(names) % len(COLOURS)])
-            axis.plot(*zip(*curve, strict=True), ".-", color=colour, linewidth=1.2)
+            turn, place = divmod(len(names), len(COLOURS))  # there are more ways than colours
+            look = names.setdefault(way, {"color": COLOURS[place], "linestyle": ("-", ":")[turn]})
+            axis.plot(*zip(*curve, strict=True), marker=".", linewidth=1.2, **look)
     if f"planned, {unit}" in curves:
         ring = {"markerfacecolor": "none", "color": "black", "markersize": 9}
         axis.plot(*zip(*curves[f"planned, {unit}"], strict=True), "o", **ring)

@@ -79,6 +79,10 @@ class Fused(Strategy):
         if width != query.shape[-1]:  # … and equal widths; zeros change no scores and no column that is kept
             wide = max(width, query.shape[-1])
             query, key, value = (F.pad(x, (0, wide - x.shape[-1])) for x in (query, key, value))
+        if (
+            mask is not None and mask.dim() == 3
+        ):  # torch's fast paths take two or four; with three it writes all scores
+            mask = mask[None]
         silent = None
         if mask is not None and query.device.type == "cuda" and not _everyone_hears(call):
             # Those who hear nobody get the mean, or NaN, from some of torch's kernels there: they may listen
