@@ -45,8 +45,12 @@ STUDIES = {
 
 
 @pytest.fixture
-def seeds(seed) -> list[int]:
-    return [seed % 2**30 + n for n in range(3)]
+def seeds(request, seed) -> list[int]:
+    """The first three of the kept twenty, or from `--seed` on. A claim is a measurement: of hundreds of nets
+    one learns by accident what it should not, and then a claim about it fails, as it should.
+    """
+    first = 0 if request.config.getoption("--seed") is None else seed % 2**30
+    return [first + n for n in range(3)]
 
 
 @every
@@ -59,8 +63,8 @@ def test_three_seeds_say_what_twenty_said(id, seeds, small, tmp_path):
 
 
 @every
-def test_broken_it_says_something_else(id, seed, tmp_path):
-    verdict = claims.check(id, seeds=[seed % 2**30], runs=tmp_path, subjects=broken.BROKEN[id])
+def test_broken_it_says_something_else(id, seeds, tmp_path):
+    verdict = claims.check(id, seeds=seeds[:1], runs=tmp_path, subjects=broken.BROKEN[id])
     assert verdict.verdict in ("holds", "fails") and verdict.verdict != KEPT[id]["verdict"], str(verdict)
     if id in broken.MADE_RIGHT:
         assert verdict.verdict == "holds", str(verdict)
