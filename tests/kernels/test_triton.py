@@ -21,18 +21,12 @@ EXTRAS = ("bias", "weight", "key", "value")
 CASES = [(), EXTRAS, (*EXTRAS, "dropout")]
 
 
-@pytest.fixture(params=["interpreted", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request, monkeypatch):
-    """Where the kernels run. The interpreter, which conftest.py turned on, takes tensors of the CPU."""
-    if request.param == "cuda":
-        if not torch.cuda.is_available():
-            pytest.skip("no CUDA device")
-        return "cuda"
-    if torch.cuda.is_available():
-        pytest.skip("the kernels are compiled here")
-    for module in (sparse_operators, kernels):
-        monkeypatch.setattr(module, "on_gpu", lambda device: True)
-    return "cpu"
+@pytest.fixture
+def device(device, monkeypatch):
+    if device == "cpu":
+        for module in (sparse_operators, kernels):
+            monkeypatch.setattr(module, "on_gpu", lambda device: True)
+    return device
 
 
 @pytest.fixture

@@ -13,17 +13,6 @@ from heedful.nn.transformer import ACTIVATIONS
 pytest.importorskip("triton")
 
 
-@pytest.fixture(params=["interpreted", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request):
-    if request.param == "cuda":
-        if not torch.cuda.is_available():
-            pytest.skip("no CUDA device")
-        return "cuda"
-    if torch.cuda.is_available():
-        pytest.skip("the kernels are compiled here")
-    return "cpu"
-
-
 def near(found, expected, dtype):
     tolerance = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}[dtype]
     assert found.dtype == dtype and found.shape == expected.shape

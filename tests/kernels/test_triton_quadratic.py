@@ -9,16 +9,11 @@ from heedful.kernels import quadratic, sparse_operators
 pytest.importorskip("triton")
 
 
-@pytest.fixture(params=["interpreted", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request, monkeypatch):
-    if request.param == "cuda":
-        if not torch.cuda.is_available():
-            pytest.skip("no CUDA device")
-        return "cuda"
-    if torch.cuda.is_available():
-        pytest.skip("the kernels are compiled here")
-    monkeypatch.setattr(sparse_operators, "on_gpu", lambda device: True)
-    return "cpu"
+@pytest.fixture
+def device(device, monkeypatch):
+    if device == "cpu":
+        monkeypatch.setattr(sparse_operators, "on_gpu", lambda device: True)
+    return device
 
 
 @pytest.fixture
