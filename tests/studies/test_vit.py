@@ -7,7 +7,7 @@ import torch
 
 from heedful import data, lab
 from heedful.models import ConvNet, ViT
-from heedful.studies._images import images, moved
+from heedful.studies._images import batches, images, moved
 from heedful.studies.vit import PATCH, VisionTransformer, convnet_of, distances, heeded, warm_cosine
 
 SHAPES = {"digits": (1, 8), "mnist": (1, 28), "cifar10-10k": (3, 32), "cifar10": (3, 32)}
@@ -85,3 +85,18 @@ def test_moved_images_are_shifted_or_mirrored(seed):
     fits = [((out == crop).flatten(1).all(1), (out == crop.flip(-1)).flatten(1).all(1)) for crop in crops]
     plain, mirrored = max(fits, key=lambda pair: int((pair[0] | pair[1]).sum()))
     assert (plain | mirrored).all() and plain.any() and mirrored.any()
+
+
+def test_photographs_come_moved_and_others_as_they_are(seed):
+    x, y = torch.randn(40, 3, 16, 16), torch.arange(40)
+    plain, photographs = (
+        list(batches(name, x, y, size=40, seed=seed, generator=torch.Generator().manual_seed(seed)))
+        for name in ("digits", "cifar10-10k")
+    )
+    (still, order), (away, other) = plain[0], photographs[0]
+    assert torch.equal(still, x[order]) and torch.equal(order, other)
+    assert torch.equal(away, moved(still, torch.Generator().manual_seed(seed)))
+    alone = next(
+        iter(batches("cifar10", x, size=40, seed=seed, generator=torch.Generator().manual_seed(seed)))
+    )
+    assert torch.equal(alone, away)

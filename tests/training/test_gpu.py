@@ -3,6 +3,7 @@ bit.
 """
 
 import math
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -176,6 +177,99 @@ def test_captured_follows_the_rate(seed):
         run(capture, seed, size=None, epochs=16, callbacks=[slower]) for capture in (False, True)
     )
     assert (usual[1] - recorded[1]).norm() <= 1e-3 * usual[1].norm()
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
+def test_captured_follows_a_schedule(name, seed):
+    """Rates are read from the GPU, so that one recording serves for all; the optimizer keeps its numbers."""
+
+    def run(capture):
+        torch.manual_seed(seed)
+        model = net()
+        optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.02)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="train")
+            history = train(
+                model, loss, Batches(*rows(), size=16, seed=seed), optimizer, epochs=6, schedule=schedule,
+                capture=capture, progress=False,
+            )  # fmt: skip
+        assert type(optimizer.param_groups[0]["lr"]) is float
+        return history.column("loss", "steps"), optimizer.param_groups[0]["lr"]
+
+    (usual, rate), (recorded, other) = run(False), run(True)
+    assert recorded == pytest.approx(usual, rel=1e-3) and rate == pytest.approx(other)
+
+
+def test_captured_with_a_schedule_goes_on_from_a_checkpoint(tmp_path, seed):
+    def run(folder, epochs):
+        torch.manual_seed(seed)
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
+        feed = Batches(*rows(), size=16, seed=seed)
+        history = train(
+            model, loss, feed, optimizer, epochs=epochs, schedule=schedule, capture=True, progress=False,
+            checkpoint=folder,
+        )  # fmt: skip
+        return history.column("loss", "steps")
+
+    whole = run(tmp_path / "whole", 8)
+    run(tmp_path / "parts", 4)
+    assert run(tmp_path / "parts", 8) == pytest.approx(whole, rel=1e-3)
+
+
+def test_a_momentum_that_changes_is_said(seed):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=9)
+    with pytest.warns(UserWarning, match="momentum"):
+        train(model, loss, [rows()], optimizer, epochs=8, schedule=schedule, capture=True, progress=False)
+
+
+def test_what_is_compiled_can_be_recorded(seed):
+    """Batches that are views: laid out otherwise, the recording's own would be compiled anew within it."""
+    x, y = rows()
+    wide = torch.cat([x, x], 1)
+    views = [(wide[start::3, :6], y[start::3]) for start in range(3)]
+
+    def run(capture):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 3)).cuda()
+        compiled = torch.compile(model, dynamic=False)
+        history = train(
+            model,
+            lambda model, batch: F.cross_entropy(compiled(batch[0]), batch[1]),
+            views,
+            torch.optim.AdamW(model.parameters(), lr=0.02),
+            epochs=6,
+            capture=capture,
+            progress=False,
+        )
+        return history.column("loss", "steps")
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="train")
+        usual, recorded = run(False), run(True)
+    assert recorded == pytest.approx(usual, rel=1e-3)
+
+
+def test_random_numbers_survive_a_recording_that_breaks_off(seed):
+    calls = []
+
+    def waits_late(model, batch):
+        calls.append(0)
+        value = loss(model, batch)
+        return value + 0 * value.item() if len(calls) == 3 else value  # while it is recorded
+
+    model = net()
+    with pytest.warns(UserWarning, match="cannot be recorded"):
+        history = train(
+            model, waits_late, [rows()], torch.optim.SGD(model.parameters(), lr=0.1), epochs=9, capture=True,
+            progress=False,
+        )  # fmt: skip
+    assert len(history.steps) == 9
+    assert torch.rand(5, device="cuda").unique().numel() == 5
 
 
 def test_a_recorded_stack_learns(seed):

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .. import data
+from ..training import Batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,5 +63,26 @@ def moved(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
     padded = F.pad(images, (4, 4, 4, 4))
     down, right = torch.randint(9, (2,), generator=generator).tolist()
     images = padded[..., down : down + size, right : right + size]
-    mirrored = torch.rand(len(images), generator=generator).to(images.device) < 0.5
+    mirrored = (torch.rand(len(images), generator=generator) < 0.5).to(images.device, non_blocking=True)
     return torch.where(mirrored[:, None, None, None], images.flip(-1), images)
+
+
+def batches(
+    dataset: str, *tensors: Tensor, generator: torch.Generator | None = None, **options: Any
+) -> Batches:
+    """`Batches` whose first tensor is images: photographs are `moved` anew every time, others stay."""
+    if "cifar" not in dataset:
+        return Batches(*tensors, **options)
+    return _Moved(*tensors, generator=generator, **options)
+
+
+class _Moved(Batches):
+    def __init__(self, *tensors: Tensor, generator: torch.Generator | None, **options: Any):
+        super().__init__(*tensors, **options)
+        self.generator = generator
+
+    def take(self, rows: Tensor | slice) -> Tensor | tuple[Tensor, ...]:
+        taken = super().take(rows)
+        if isinstance(taken, Tensor):
+            return moved(taken, self.generator)
+        return moved(taken[0], self.generator), *taken[1:]

@@ -15,9 +15,9 @@ from ..lab import Figure, study
 from ..lab.figures import COLOURS, canvas, mean_curve
 from ..models import PlainNet, ResNet
 from ..probes import gradient_norms
-from ..training import Batches, train
+from ..training import train
+from ._images import batches
 from ._images import images as labelled
-from ._images import moved
 
 GRADIENT = "gradient norm"
 PAPER = "He et al. on whole CIFAR-10, 64k steps"
@@ -80,12 +80,11 @@ class Degradation:
         build = ResNet if self.net == "residual" else PlainNet
         model = build(self.depth, channels=x.shape[1], classes=sets.classes, norm=self.norm, init=self.init)
         model = model.to(lab.device, memory_format=torch.channels_last)
-        generator = torch.Generator().manual_seed(seed)
         rate = self.rate if self.norm == "batch" else 0.1 * self.rate
 
         def loss(model, batch):
             images, labels = batch
-            logits = model(moved(images, generator) if self.dataset != "digits" else images)
+            logits = model(images)
             return F.cross_entropy(logits, labels), {
                 "error": 100 * (logits.argmax(1) != labels).float().mean()
             }
@@ -95,7 +94,8 @@ class Degradation:
         if seed == 0:
             lab.save("doctor.txt", _examined(model, x, y))
         optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=1e-4)
-        feed = Batches(x, y, size=self.batch, seed=seed)
+        generator = torch.Generator().manual_seed(seed)
+        feed = batches(self.dataset, x, y, size=self.batch, seed=seed, generator=generator)
         steps = self.epochs * len(feed)
         schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [steps // 2, 3 * steps // 4])
         moments = {steps // 10: "a tenth in", steps // 2: "halfway", steps: "at the end"}
@@ -108,7 +108,7 @@ class Degradation:
         try:
             train(
                 model, loss, feed, optimizer, epochs=self.epochs, schedule=schedule, callbacks=[along],
-                progress=False, store=lab,
+                capture=lab.device.type == "cuda", progress=False, store=lab,
             )  # fmt: skip
         except FloatingPointError:  # which is an answer, too
             diverged = True

@@ -17,7 +17,7 @@ from ..models import MaskedAutoencoder
 from ..nn import patchify, unpatchify
 from ..probes import accuracy, linear_probe
 from ..training import Batches, Checkpoint, train
-from ._images import images, moved
+from ._images import batches, images
 from .vit import PATCH, warm_cosine
 
 SHOWN = 6
@@ -90,7 +90,6 @@ class MaskedAutoencoders:
         model = self.model(sets.notes).to(lab.device)
         order = torch.randperm(len(sets.x), generator=torch.Generator().manual_seed(seed))
         some = order[: self.labels].to(lab.device)
-        photographs = "cifar" in self.dataset
 
         def fit(model: nn.Module, loss, feed: Batches, epochs: int, rate: float, prefix: str, **options):
             steps = epochs * len(feed)
@@ -109,15 +108,8 @@ class MaskedAutoencoders:
             )
 
         if self.start == "masked":
-            feed = Batches(sets.x, size=self.batch, seed=seed)
-            fit(
-                model,
-                lambda model, x: model.loss(moved(x) if photographs else x),
-                feed,
-                self.epochs,
-                self.rate,
-                "filling",
-            )
+            feed = batches(self.dataset, sets.x, size=self.batch, seed=seed)
+            fit(model, lambda model, x: model.loss(x), feed, self.epochs, self.rate, "filling")
         model.eval()
         x, y = sets.x[some], sets.y[some]
         probe = linear_probe(_features(model, x), y, _features(model, sets.test), sets.truth)
@@ -129,13 +121,12 @@ class MaskedAutoencoders:
 
         def loss(model, batch):
             x, y = batch
-            logits = model(moved(x) if photographs else x)
-            return F.cross_entropy(logits, y)
+            return F.cross_entropy(model(x), y)
 
         fit(
             classifier,
             loss,
-            Batches(x, y, size=min(self.batch, len(some)), seed=seed),
+            batches(self.dataset, x, y, size=min(self.batch, len(some)), seed=seed),
             self.tune_epochs,
             self.tune_rate,
             "labels",

@@ -15,8 +15,8 @@ from ..lab import study
 from ..lab.figures import COLOURS, picture, quiet, saved, sheet
 from ..models import ConvNet, ViT
 from ..probes import accuracy, attention_distance, attention_rollout
-from ..training import Batches, Checkpoint, train
-from ._images import images, moved
+from ..training import Checkpoint, train
+from ._images import batches, images
 
 PATCH = {"digits": 2, "mnist": 4, "cifar10-10k": 4, "cifar10": 4}
 SHOWN = 6
@@ -81,7 +81,7 @@ class VisionTransformer:
 
         def loss(model, batch):
             x, y = batch
-            logits = model(moved(x) if "cifar" in self.dataset else x)
+            logits = model(x)
             return F.cross_entropy(logits, y), {"accuracy": (logits.argmax(1) == y).float().mean()}
 
         steps = self.epochs * math.ceil(len(sets.x) / self.batch)
@@ -89,11 +89,12 @@ class VisionTransformer:
         train(
             model,
             loss,
-            Batches(x, y, size=min(self.batch, len(x)), seed=seed),
+            batches(self.dataset, x, y, size=min(self.batch, len(x)), seed=seed),
             optimizer,
             steps=steps,
             schedule=torch.optim.lr_scheduler.LambdaLR(optimizer, warm_cosine(steps)),
             checkpoint=Checkpoint(lab.folder / "training", seconds=60),
+            capture=lab.device.type == "cuda",
             progress=False,
             store=lab,
         )

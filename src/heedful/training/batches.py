@@ -146,7 +146,7 @@ class Batches(Order):
         self.tensors = tensors
 
     def take(self, rows: Tensor | slice) -> Tensor | tuple[Tensor, ...]:
-        taken = tuple(t[rows.to(t.device) if isinstance(rows, Tensor) else rows] for t in self.tensors)
+        taken = tuple(t[_beside(rows, t) if isinstance(rows, Tensor) else rows] for t in self.tensors)
         return taken if len(taken) > 1 else taken[0]
 
 
@@ -183,8 +183,13 @@ class Windows(Order):
     def take(self, rows: Tensor | slice) -> tuple[Tensor, Tensor]:
         if isinstance(rows, slice):
             rows = torch.arange(rows.start, rows.stop, rows.step)
-        window = self.sequence[rows.to(self._offsets.device).unsqueeze(1) + self._offsets]
+        window = self.sequence[_beside(rows, self._offsets).unsqueeze(1) + self._offsets]
         return window[:, :-1], window[:, 1:]
+
+
+def _beside(rows: Tensor, other: Tensor) -> Tensor:
+    """Row numbers on another's device, without waiting for what that has still to do."""
+    return rows.to(other.device, non_blocking=True)
 
 
 def _hash(seed: int, epoch: int) -> int:

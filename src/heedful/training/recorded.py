@@ -6,18 +6,20 @@ they do. Recorded, they start as one.
 What is recorded is what the GPU was told, not the Python that told it: a loss that counts its own calls,
 prints or reads the clock does so while it is recorded and never again. So a recording is made only where it
 is asked for (`train(…, capture=True)`), and only of steps that are alike: the same shapes, and settings of
-the optimizer that stay as they are. Random numbers go on from step to step as without it.
+the optimizer that stay as they are, but for rates that follow a schedule: those are read from the GPU. Random
+numbers go on from step to step as without it.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import LBFGS, Optimizer
+from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from ..kernels.recording import captured
@@ -25,6 +27,7 @@ from .step import Found, Step
 
 WARM = 3  # steps seen until one is recorded: they compile, plan, and make the optimizer's state
 MOST = 4  # recordings
+SCHEDULED = (SGD, Adam, AdamW)  # optimizers that take a rate from the GPU
 
 
 class CapturedStep:
@@ -42,6 +45,7 @@ class CapturedStep:
         else:
             make_capturable(take.optimizer)
             self._side = torch.cuda.Stream()
+        self._rates = _Rates(take.optimizer) if take.schedule is not None and not self.reason else None
         self._seen: dict[tuple, list[list]] = {}  # by kind of step, what the last ones were given
         self._recordings: dict[tuple, _Recording] = {}
         self._last: _Recording | None = None
@@ -52,12 +56,20 @@ class CapturedStep:
     def __call__(self, window: list, place: str) -> tuple[float, Found]:
         if self.reason:
             return self.take(window, place)
+        taken = self._computed(window, place)
+        self.take.move_on()
+        return taken
+
+    def _computed(self, window: list, place: str) -> tuple[float, Found]:
+        if self._rates is not None:
+            self._rates.follow()
+        settings = settings_of(self.take.optimizer, rates=self._rates is None)
         last = self._last
-        if last is not None and last.repeats(window, self.take.optimizer):
+        if last is not None and last.repeats(window, settings):
             return last.total, last.replay()
         leaves, form = tree_flatten(window)
         counts = tuple(self.take.samples(batch) for batch in window)
-        key = (form, counts, tuple(map(_kind, leaves)), settings_of(self.take.optimizer))
+        key = (form, counts, tuple(map(_kind, leaves)), settings)
         recording = self._last = self._recordings.get(key)
         if recording is not None:
             if recording.feed(leaves):
@@ -68,13 +80,17 @@ class CapturedStep:
         seen[:] = [*seen[1 - WARM :], leaves]
         if len(seen) < WARM or len(self._recordings) >= MOST:
             return self._as_usual(window, place, judge=len(seen) > 1)  # the first may compile and wait
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        spare = generator.clone_state()
         try:
-            recording = _Recording(self.take, seen, form, place, float(sum(counts)))
+            with nullcontext() if self._rates is None else self._rates.on_the_gpu():
+                recording = _Recording(self.take, seen, form, place, float(sum(counts)))
         except Exception as error:  # whatever it is, the step itself can still be taken
+            generator.graphsafe_set_state(spare)  # the one it had still takes itself to be recorded
             self._give_up(f"a step cannot be recorded ({error})")
-            return self.take(window, place)
+            return self.take.computed(window, place)
         self._recordings[key] = self._last = recording
-        recording.window, recording.settings = list(window), settings_of(self.take.optimizer)
+        recording.window, recording.settings = list(window), settings
         return recording.total, recording.replay()
 
     def _as_usual(self, window: list, place: str, judge: bool) -> tuple[float, Found]:
@@ -89,7 +105,7 @@ class CapturedStep:
         try:
             with torch.cuda.stream(self._side), warnings.catch_warnings(record=True) as told:
                 warnings.simplefilter("always")
-                found = self.take(window, place)
+                found = self.take.computed(window, place)
         finally:
             torch.cuda.set_sync_debug_mode(before)
         torch.cuda.current_stream().wait_stream(self._side)
@@ -123,21 +139,21 @@ class _Recording:
         self.settings: tuple = ()
         leaves = seen[-1]
         stays = [all(other[n] is leaf for other in seen) for n, leaf in enumerate(leaves)]
-        own = [leaf if same else leaf.clone() for leaf, same in zip(leaves, stays, strict=True)]
+        own = [leaf if same else _twin(leaf) for leaf, same in zip(leaves, stays, strict=True)]
         self.staying = [(n, own[n]) for n, same in enumerate(stays) if same]
         self.changing = [(n, own[n]) for n, same in enumerate(stays) if not same]
         self.graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         with torch.cuda.graph(self.graph):
-            _, self.found = take(tree_unflatten(own, form), place)
+            _, self.found = take.computed(tree_unflatten(own, form), place)
 
-    def repeats(self, window: list, optimizer: Optimizer) -> bool:
+    def repeats(self, window: list, settings: tuple) -> bool:
         """Whether this is the step before, once more: the very same batches, and nothing to be copied."""
         if self.changing or len(window) != len(self.window):
             return False
         if any(one is not other for one, other in zip(window, self.window, strict=True)):
             return False
-        return self.settings == settings_of(optimizer)
+        return self.settings == settings
 
     def feed(self, leaves: list) -> bool:
         """Put a batch where it is read; False if something came anew that was taken to stay."""
@@ -152,6 +168,37 @@ class _Recording:
         return {
             name: value.clone() if isinstance(value, Tensor) else value for name, value in self.found.items()
         }
+
+
+class _Rates:
+    """Learning rates as numbers on the GPU, where a recording reads them.
+
+    The optimizer holds tensors only while it is recorded: schedules, checkpoints and whoever else looks find
+    the numbers they know.
+    """
+
+    def __init__(self, optimizer: Optimizer):
+        self.optimizer = optimizer
+        device = optimizer.param_groups[0]["params"][0].device
+        self.known = [float(part["lr"]) for part in optimizer.param_groups]
+        self.tensors = [torch.tensor(rate, dtype=torch.float32, device=device) for rate in self.known]
+
+    def follow(self) -> None:
+        """Tell the GPU of what has changed."""
+        for place, part in enumerate(self.optimizer.param_groups):
+            if part["lr"] != self.known[place]:
+                self.known[place] = part["lr"]
+                self.tensors[place].fill_(part["lr"])
+
+    @contextmanager
+    def on_the_gpu(self) -> Iterator[None]:
+        for part, tensor in zip(self.optimizer.param_groups, self.tensors, strict=True):
+            part["lr"] = tensor
+        try:
+            yield
+        finally:
+            for part, rate in zip(self.optimizer.param_groups, self.known, strict=True):
+                part["lr"] = rate
 
 
 class CapturedEvaluation:
@@ -226,7 +273,13 @@ def unsuited(take: Step) -> str:
     if not take.group.alone:
         return "several processes take part"
     if take.schedule is not None:
-        return "the schedule changes the learning rate at every step, and a recording has it fixed"
+        if type(take.optimizer) not in SCHEDULED:
+            known = ", ".join(kind.__name__ for kind in SCHEDULED)
+            return f"with a schedule, {known} can be recorded, and not {type(take.optimizer).__name__}"
+        if getattr(take.schedule, "cycle_momentum", False):
+            return "the schedule changes the momentum at every step, and a recording has it fixed"
+        if any(isinstance(part["lr"], Tensor) for part in take.optimizer.param_groups):
+            return "its rates are tensors already, which the schedule may replace"
     return ""
 
 
@@ -242,15 +295,26 @@ def make_capturable(optimizer: Optimizer) -> None:
             state["step"] = state["step"].to(parameter.device)
 
 
-def settings_of(optimizer: Optimizer) -> tuple:
+def settings_of(optimizer: Optimizer, *, rates: bool = True) -> tuple:
     """What of an optimizer is fixed in a recording: its numbers, and which parameters it holds."""
     return tuple(
-        tuple(tuple(map(id, value)) if name == "params" else value for name, value in part.items())
+        tuple(
+            tuple(map(id, value)) if name == "params" else value
+            for name, value in part.items()
+            if rates or name != "lr"
+        )
         for part in optimizer.param_groups
     )
 
 
+def _twin(leaf: Tensor) -> Tensor:
+    """A copy in the same layout: a compiled step would be compiled anew for another, while it is recorded."""
+    if 0 in leaf.stride():  # expanded: many places that are one, into which nothing can be copied
+        return leaf.clone()
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device).copy_(leaf)
+
+
 def _kind(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
-        return leaf.shape, leaf.dtype, leaf.device
+        return leaf.shape, leaf.stride(), leaf.dtype, leaf.device
     return leaf if isinstance(leaf, (bool, int, float, str, type(None))) else id(leaf)

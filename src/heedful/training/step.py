@@ -42,6 +42,17 @@ class Step:
         self.look = self.parameters[0].device.type == "cpu"
 
     def __call__(self, window: list, place: str) -> tuple[float, Found]:
+        taken = self.computed(window, place)
+        self.move_on()
+        return taken
+
+    def move_on(self) -> None:
+        """What comes after a step and is Python's: the schedule."""
+        if self.schedule is not None:
+            self.schedule.step()
+
+    def computed(self, window: list, place: str) -> tuple[float, Found]:
+        """The step but for `move_on`."""
         counts = [self.samples(batch) for batch in window]
         total = float(sum(counts))
         if not self.group.alone:
@@ -61,8 +72,6 @@ class Step:
         else:
             _, found = self._gradient(window, shares, place)
             self._apply(found)
-        if self.schedule is not None:
-            self.schedule.step()
         return total, found
 
     def _gradient(self, window: list, shares: list[float], place: str) -> tuple[Tensor, dict[str, Any]]:
