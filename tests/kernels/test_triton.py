@@ -353,6 +353,28 @@ def test_side_by_side_in_half_precision(seed, device):
     assert (actual.double() - wanted).norm() <= 2e-2 * gradient.norm() * table.std().item()
 
 
+@pytest.mark.parametrize(("heads", "dim", "programs"), [(2, 64, 3), (1, 50, 2), (5, 40, 1)])
+def test_the_gradient_of_a_bias_is_summed_on_the_way(seed, heads, dim, programs, device, monkeypatch):
+    """By many programs or few, whatever the shape; always the same bits."""
+    from heedful.kernels import sparse_triton
+
+    monkeypatch.setattr(sparse_triton, "PROGRAMS", programs)
+    nodes = 36
+    structure = random_structure(device, nodes, nodes, 40)
+    table = torch.randn(nodes, heads * (dim + 2), device=device).requires_grad_()
+    bias = torch.randn(heads * dim, device=device).requires_grad_()
+    gradient = torch.randn(nodes, heads * dim, device=device)
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 1e-2)):
+        inputs = [t.detach().to(dtype).requires_grad_() for t in (table, bias)]
+        out = packed_attention(inputs[0], heads, structure, bias=inputs[1])
+        found = [torch.autograd.grad(out, inputs, gradient.to(dtype), retain_graph=True) for _ in range(2)]
+        (alone,) = torch.autograd.grad(out, inputs[1], gradient.to(dtype), retain_graph=True)
+        expected = gradient.to(dtype).double().sum(0)
+        for d_bias in (found[0][1], alone):
+            assert d_bias.dtype == dtype and (d_bias - expected).norm() <= tolerance * expected.norm()
+        assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))
+
+
 @pytest.mark.parametrize("options", [{}, {"concat": False}, {"shared": True, "bias": False}], ids=str)
 def test_a_layer_by_one_product(seed, options, device):
     """GATConv packs on the GPU; its results are those of the layer that does not."""

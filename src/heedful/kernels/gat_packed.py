@@ -100,24 +100,25 @@ class _Packed(torch.autograd.Function):
             return *(next(found) if needed else None for needed in needs[:2]), *(None,) * 6
         ctx.maybe_clear_saved_tensors()
         gradient = gradient.contiguous()
-        d_bias = gradient.sum(0) if needs[1] else None
-        d_table = _gradient(table, bias, seed, outputs, gradient, *ctx.settings) if needs[0] else None
+        if not needs[0] or not len(structure.col) or not gradient.numel():
+            d_table = torch.zeros_like(table) if needs[0] else None
+            return d_table, gradient.sum(0) if needs[1] else None, *(None,) * 6
+        d_table, d_bias = _gradients(table, bias, seed, outputs, gradient, needs[1], *ctx.settings)
         return d_table, d_bias, *(None,) * 6
 
 
-def _gradient(table, bias, seed, outputs, gradient, heads, structure, slope, dropout):
+def _gradients(table, bias, seed, outputs, gradient, summed, heads, structure, slope, dropout):
+    """Of the table and, if `summed`, of the bias."""
     from . import sparse_triton as triton
 
     q, k, v = parted(table, heads)
     sizes = heads, v.shape[2]
-    if not (len(structure.col) and v.numel()):
-        return torch.zeros_like(table)
     with triton.on(table.device):
         dropping = triton._dropping(dropout, seed, heads, False)
         launch = triton.Launch(table, *structure[:3], gradient)
         # Written into the gradient where it will stand, once the outputs it is made from are gone.
         dq = table.new_empty(len(table), heads)
-        asked = triton.plain_listeners(launch, gradient, q, bias, outputs, dq, slope, sizes)
+        asked, sums = triton.plain_listeners(launch, gradient, q, bias, outputs, dq, slope, sizes, summed)
         outputs.clear()
         d_table = torch.empty_like(table)
         dq_place, dk, dv = parted(d_table, heads)
@@ -126,4 +127,4 @@ def _gradient(table, bias, seed, outputs, gradient, heads, structure, slope, dro
         transposed = structure.colptr() if callable(structure.colptr) else structure[3:]
         launch = triton.Launch(table, *transposed, gradient)
         triton.plain_speakers(launch, gradient, asked, k, v, dk, dv, dropping, slope, sizes)
-    return d_table
+    return d_table, sums.sum(0).to(bias.dtype) if summed else None

@@ -213,38 +213,52 @@ def merge(
         )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=["nodes", "steps"])
 def listeners(
-    gradient, out, plus, mass, q, bias, lse, table, normalisers, dq, count,
-    H: tl.constexpr, D: tl.constexpr, FEATURES: tl.constexpr, TILE: tl.constexpr, ACC: tl.constexpr,
-    WIDE: tl.constexpr, SLOPE: tl.constexpr, HALF: tl.constexpr, Q_STEP: tl.constexpr, DQ_STEP: tl.constexpr,
-    BIASED: tl.constexpr,
+    gradient, out, plus, mass, q, bias, lse, table, normalisers, dq, sums, nodes, steps,
+    H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr, TILE: tl.constexpr,
+    ACC: tl.constexpr, WIDE: tl.constexpr, SLOPE: tl.constexpr, HALF: tl.constexpr, Q_STEP: tl.constexpr,
+    DQ_STEP: tl.constexpr, BIASED: tl.constexpr, SUMMED: tl.constexpr,
 ):  # fmt: skip
     """dq, and in `table` what the speakers' pass gathers of a listener, side by side.
 
     (q, D, L); in half precision (L, q, D), where L takes two places and is read and written in `normalisers`,
-    the same memory as float32.
+    the same memory as float32. Each program writes what its nodes add to the gradient of a bias, into `sums`.
     """
-    n, d = tl.program_id(0) * TILE + tl.arange(0, TILE), tl.arange(0, FEATURES)
-    if WIDE:
-        n = n.to(tl.int64)
-    there = n < count
-    place, inside = n[:, None] * D + d[None, :], there[:, None] & (d < D)[None, :]
-    g = tl.load(gradient + place, mask=inside, other=0).to(ACC)
-    said = tl.load(out + place, mask=inside, other=0).to(ACC)
-    if BIASED:
-        said -= tl.load(bias + (n % H * D)[:, None] + d[None, :], mask=inside, other=0).to(ACC)
-    dot = tl.sum(g * said, 1)
-    dot_positive = tl.sum(g * tl.load(plus + place, mask=inside, other=0).to(ACC), 1)
-    positive = tl.load(mass + n, mask=there, other=0)
-    change = (1 - SLOPE) * (dot_positive - dot * positive)
-    i, h = n // H, n % H
-    tl.store(dq + i * DQ_STEP + h, change.to(dq.dtype.element_ty), mask=there)
-    at = table + i * ((3 + HALF) * H) + 2 * HALF * H + h
-    tl.store(at, tl.load(q + i * Q_STEP + h, mask=there, other=0).to(table.dtype.element_ty), mask=there)
-    tl.store(at + H, dot.to(table.dtype.element_ty), mask=there)
-    at = normalisers + i * ((3 - HALF) * H) + 2 * (1 - HALF) * H + h
-    tl.store(at, tl.load(lse + n, mask=there, other=0), mask=there)
+    d = tl.arange(0, FEATURES)
+    total = tl.zeros((TILE, FEATURES), ACC)
+    for step in range(steps):
+        # Rows are nodes and, within each, heads.
+        n = (tl.program_id(0) * steps + step) * TILE + tl.arange(0, TILE)
+        if WIDE:
+            n = n.to(tl.int64)
+        i, h = n // HEADS, n % HEADS + tl.program_id(1) * HEADS
+        there = i < nodes
+        if HEADS != H:
+            there = there & (h < H)
+            n = i * H + h
+        place, inside = n[:, None] * D + d[None, :], there[:, None] & (d < D)[None, :]
+        g = tl.load(gradient + place, mask=inside, other=0).to(ACC)
+        said = tl.load(out + place, mask=inside, other=0).to(ACC)
+        if BIASED:
+            said -= tl.load(bias + (h * D)[:, None] + d[None, :], mask=inside, other=0).to(ACC)
+        if SUMMED:
+            total += g
+        dot = tl.sum(g * said, 1)
+        dot_positive = tl.sum(g * tl.load(plus + place, mask=inside, other=0).to(ACC), 1)
+        positive = tl.load(mass + n, mask=there, other=0)
+        change = (1 - SLOPE) * (dot_positive - dot * positive)
+        tl.store(dq + i * DQ_STEP + h, change.to(dq.dtype.element_ty), mask=there)
+        at = table + i * ((3 + HALF) * H) + 2 * HALF * H + h
+        tl.store(at, tl.load(q + i * Q_STEP + h, mask=there, other=0).to(table.dtype.element_ty), mask=there)
+        tl.store(at + H, dot.to(table.dtype.element_ty), mask=there)
+        at = normalisers + i * ((3 - HALF) * H) + 2 * (1 - HALF) * H + h
+        tl.store(at, tl.load(lse + n, mask=there, other=0), mask=there)
+    if SUMMED:
+        h = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
+        at = tl.program_id(0) * (H * D) + (h * D)[:, None] + d[None, :]
+        total = tl.sum(tl.reshape(total, (TILE // HEADS, HEADS, FEATURES)), 0)
+        tl.store(sums + at, total, mask=(h < H)[:, None] & (d < D)[None, :])
 
 
 @triton.jit(do_not_specialize=["rows", "edges", "pieces", "columns", "each"])

@@ -210,19 +210,37 @@ def plain_forward(launch, q, k, v, bias, dropping, slope, outputs, sizes) -> Non
         )  # fmt: skip
 
 
-def plain_listeners(launch, gradient, q, bias, outputs, dq, slope, sizes) -> Tensor:
-    """dq, and the table of what speakers ask of their listeners."""
+def plain_listeners(
+    launch, gradient, q, bias, outputs, dq, slope, sizes, summed: bool = False
+) -> tuple[Tensor, Tensor]:
+    """dq, and the table of what speakers ask of their listeners; if `summed`, parts of the sum of g."""
     (H, D), N = sizes, launch.rows
     out, lse, plus, mass = outputs
     half = out.dtype != launch.sum
     table = gradient.new_empty((3 + half) * N * H, dtype=out.dtype)
-    grid, once = _once(launch, N, H, D)
-    additive.listeners[grid](
-        gradient, out, plus, mass, q, bias, lse, table, _wide(table, launch.sum), dq, N * H,
-        SLOPE=slope, HALF=int(half), Q_STEP=q.stride(0), DQ_STEP=dq.stride(0),
-        BIASED=bias is not None, **once,
+    width = triton.next_power_of_2(D)
+    tile = max(1, 2048 // width)
+    heads = _evenly(H, tile)
+    tiles = triton.cdiv(N, tile // heads)
+    steps = triton.cdiv(tiles, PROGRAMS)  # a program, so that there are not too many parts
+    programs = triton.cdiv(tiles, steps)
+    sums = gradient.new_empty((programs if summed else 0, H * D), dtype=launch.sum)
+    additive.listeners[(programs, triton.cdiv(H, heads))](
+        gradient, out, plus, mass, q, bias, lse, table, _wide(table, launch.sum), dq, sums, N, steps,
+        H=H, D=D, HEADS=heads, FEATURES=width, TILE=tile, SLOPE=slope, HALF=int(half), Q_STEP=q.stride(0),
+        DQ_STEP=dq.stride(0), BIASED=bias is not None, SUMMED=summed, **launch.common, num_warps=4,
     )  # fmt: skip
-    return table
+    return table, sums
+
+
+PROGRAMS = 2048  # of a kernel that goes through all nodes once: enough for every processor, few enough to sum
+
+
+def _evenly(heads: int, most: int) -> int:
+    """How many heads go together, a power of two: such that fewest places stay empty."""
+    together = [1 << n for n in range(1 + (triton.next_power_of_2(heads) - 1).bit_length())]
+    fit = [n for n in together if n <= most and n >= min(4, most, together[-1])]
+    return min(reversed(fit), key=lambda n: triton.cdiv(heads, n) * n)
 
 
 def plain_speakers(launch, gradient, table, k, v, dk, dv, dropping, slope, sizes) -> None:
@@ -249,7 +267,7 @@ def _plain_backward(gradient, q, k, v, structure, by_speaker, slope, dropping, o
     out, _, lse, plus, mass = outputs
     launch = Launch(v, *structure, out)
     dq = torch.empty_like(q)
-    table = plain_listeners(launch, gradient, q, None, (out, lse, plus, mass), dq, slope, sizes)
+    table, _ = plain_listeners(launch, gradient, q, None, (out, lse, plus, mass), dq, slope, sizes)
     # Where nobody else holds them, their memory is there for dv.
     del out, lse, plus, mass
     outputs.clear()
