@@ -142,7 +142,8 @@ def row_of_slot(slots: Slots) -> Tensor:
     """The row each slot belongs to, int64."""
     if torch.compiler.is_compiling():  # whose decompositions of repeat_interleave fix the number of slots
         every = torch.arange(slots.col.shape[0], dtype=slots.rowptr.dtype, device=slots.col.device)
-        return torch.searchsorted(slots.rowptr[1:], every, right=True)
+        # Not in rowptr[1:]: torch 2.11, compiling for a GPU, searches a slice from where its whole begins.
+        return torch.searchsorted(slots.rowptr, every, right=True) - 1
     rows = torch.arange(slots.rowptr.shape[0] - 1, device=slots.rowptr.device)
     return rows.repeat_interleave(slots.rowptr.diff(), output_size=slots.col.shape[0])
 

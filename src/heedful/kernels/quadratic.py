@@ -115,7 +115,8 @@ def apply(shape, x, c, states, span, causal, other=None, said=None, other_c=None
     from . import quadratic_triton as kernels
 
     batch, length, _ = x.shape
-    out = x.new_empty(batch, length, shape.e)
+    # With its norm the result is wanted again, for ⟨g, o⟩, which nearly cancels: it is not rounded.
+    out = x.new_empty(batch, length, shape.e, dtype=torch.float32 if norm else x.dtype)
     den = x.new_empty((batch, length) if norm else (0,), dtype=torch.float32)
     kernels.apply[(-(-length // shape.block), batch)](
         x, x if c is None else c, *states, out, den, *(x if t is None else t for t in (other, said, other_c)),
@@ -169,7 +170,7 @@ class _Quadratic(torch.autograd.Function):
         ctx.causal = causal
         ctx.save_for_backward(q, k, v, c, out, den)
         ctx.set_materialize_grads(False)
-        return out
+        return out.to(q.dtype)
 
     @staticmethod
     def backward(ctx, gradient):
@@ -191,8 +192,9 @@ def _gradients(needs, q, k, v, c, out, den, gradient, causal):
 
     shape = shape_of(q.shape[2], v.shape[2], q.element_size())
     inverse = torch.where(den == 0, 0.0, 1 / den)
-    h = -inverse * torch.linalg.vecdot(gradient.float(), out.float())
     g = (gradient * inverse[..., None]).to(q.dtype).contiguous()
+    # Of g as it is rounded: v_j·ĝ_i + ĥ_i must be 0 where j is all that i hears.
+    h = -torch.linalg.vecdot(g.float(), out)
     dq = dk = dv = None
     with on(q.device):
         if needs[0]:

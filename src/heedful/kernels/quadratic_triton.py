@@ -157,9 +157,9 @@ def apply(
             else:
                 ci = numbers(other_c, j, there, True)
                 score = tl.where((j[None, :] >= n[:, None]) & there[None, :], score + ci[None, :], 0.0)
-            score *= score
-            weight += tl.sum(score, 1)
-            total = tl.dot(score.to(narrow.dtype), vt, total, input_precision=PRECISION)
+            rounded = (score * score).to(narrow.dtype)
+            weight += tl.sum(rounded.to(tl.float32), 1)
+            total = tl.dot(rounded, vt, total, input_precision=PRECISION)
     if NORM:
         nobody = weight == 0
         total = tl.where(nobody[:, None], 0.0, total / tl.where(nobody, 1.0, weight)[:, None])
