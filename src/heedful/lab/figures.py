@@ -69,24 +69,24 @@ def means(result: Result):
 
 
 def lines(result: Result, across: str, metrics: list[str], by: str, *, log: bool = False):
-    """Metrics against one setting, a line with its band of standard deviations for every value of another."""
+    """Metrics against one setting: for every value of another a line, with a band from the lowest seed to the
+    highest. (Standard deviations would reach beyond what there is: above 100 %.)
+    """
     figure, axes = canvas(4.6 * len(metrics) + 1, 3.6, ncols=len(metrics), squeeze=False)
     kinds = list(dict.fromkeys(chosen[by] for _, chosen, _ in result.variants()))
     for plot, metric in zip(axes[0], metrics, strict=True):
         for colour, kind in zip(COLOURS, kinds, strict=False):
             points = sorted(
-                (chosen[across], summary.mean, summary.std or 0.0)
+                (chosen[across], summary.mean, min(values), max(values))
                 for key, chosen, _ in result.variants()
-                if chosen[by] == kind and (summary := result.summary(key, metric)) is not None
+                if chosen[by] == kind
+                and (summary := result.summary(key, metric)) is not None
+                and (values := result.values(key, metric).values())
             )
             if not points:
                 continue
-            x, mean, spread = (list(column) for column in zip(*points, strict=True))
+            x, mean, low, high = (list(column) for column in zip(*points, strict=True))
             plot.plot(x, mean, "o-", color=colour, label=str(kind), markersize=4)
-            low, high = (
-                [m - s for m, s in zip(mean, spread, strict=True)],
-                [m + s for m, s in zip(mean, spread, strict=True)],
-            )
             plot.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         plot.set_xlabel(across)
         plot.set_ylabel(textwrap.fill(result.study.metrics.get(metric, metric), 36), fontsize=9)

@@ -47,6 +47,7 @@ class Degradation:
     epochs: int = 60
     batch: int = 128
     rate: float = 0.1
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
 
     axes = ("dataset", "norm", "init", "net", "depth")
     quick = {
@@ -108,7 +109,7 @@ class Degradation:
         try:
             train(
                 model, loss, feed, optimizer, epochs=self.epochs, schedule=schedule, callbacks=[along],
-                capture=lab.device.type == "cuda", progress=False, store=lab,
+                precision=self.precision, capture=lab.device.type == "cuda", progress=False, store=lab,
             )  # fmt: skip
         except FloatingPointError:  # which is an answer, too
             diverged = True

@@ -101,8 +101,6 @@ class Fairytales:
     def run(self, seed, lab):
         book = _book(self.text, self.characters, self.held, self.tokens, self.pieces)
         read, unread = book.read.to(lab.device), book.unread.to(lab.device)
-        cuda = lab.device.type == "cuda"
-        precision = ("bfloat16" if cuda else "float32") if self.precision == "auto" else self.precision
         model = GPT.of_size(
             self.size,
             vocabulary=book.tokens.size,
@@ -131,12 +129,12 @@ class Fairytales:
             torch.optim.AdamW(model.parameter_groups(self.decay), lr=self.rate, betas=(0.9, 0.95)),
             steps=steps,
             clip=1.0,
-            precision=precision,
+            precision=self.precision,
             evaluate=lambda model: {"unread": float(model.loss(windows))},
             every=self.every,
             callbacks=[keeper],
             checkpoint=Checkpoint(lab.folder / "checkpoint", seconds=SECONDS),
-            capture=cuda and precision != "float16",
+            capture=lab.device.type == "cuda" and self.precision != "float16",
             store=lab,
             progress=False,
         )

@@ -46,6 +46,7 @@ class VisionTransformer:
     batch: int = 128
     rate: float = 1e-3
     decay: float = 0.05
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
 
     axes = ("net", "share")
     quick = {
@@ -94,6 +95,7 @@ class VisionTransformer:
             steps=steps,
             schedule=torch.optim.lr_scheduler.LambdaLR(optimizer, warm_cosine(steps)),
             checkpoint=Checkpoint(lab.folder / "training", seconds=60),
+            precision=self.precision,
             capture=lab.device.type == "cuda",
             progress=False,
             store=lab,

@@ -62,7 +62,8 @@ def train(
         accumulate: batches a step. Each counts by its samples, so the gradient is that of the joint batch,
             also in the last step of an epoch, which may have fewer.
         clip: largest norm of the gradient as a whole; longer ones are shortened to it.
-        precision: "float32", or "bfloat16" or "float16" by autocast (float16 with a gradient scaler).
+        precision: "float32", or "bfloat16" or "float16" by autocast (float16 with a gradient scaler); "auto"
+            is bfloat16 on a GPU and float32 elsewhere.
         schedule: a torch scheduler of the optimizer, moved on after every step (`ReduceLROnPlateau`: after
             every evaluation, by `val_loss`, or by the training loss where there is none).
         evaluate: `evaluate(model)` gives a dictionary of numbers; called in eval mode without gradients, at
