@@ -29,6 +29,20 @@ class Info(NamedTuple):
     randomness: str
 
 
+def alive(tensors: tuple) -> tuple:
+    """Tensors as they are: what a transform of torch.func's that is over has wrapped, and was kept, is taken
+    out.
+    """
+    return tensors if VmapInterpreter is None else unwrap_dead_wrappers(tensors)
+
+
+def only_vmap() -> bool:
+    """Whether the call is under one vmap and under nothing else of torch.func's."""
+    if VmapInterpreter is None or torch._C._functorch.maybe_current_level() != 1:
+        return False
+    return isinstance(retrieve_current_functorch_interpreter(), VmapInterpreter)
+
+
 def apply(kind: type[Function], *operands):
     """kind.apply(*operands), which must be all that forward takes."""
     if VmapInterpreter is None:

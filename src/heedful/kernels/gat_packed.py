@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from . import sparse_operators
+from .batching import alive
 from .sparse import Structure, sparse_attention
 
 
@@ -76,7 +77,7 @@ class _Packed(torch.autograd.Function):
         mass = table.new_empty(nodes if save else 0, heads, dtype=wide)
         if nodes and dim:
             with triton.on(table.device):
-                launch = triton.Launch(table, *structure[:3], out)
+                launch = triton.Launch(table, *alive(structure[:3]), out)
                 dropping = triton._dropping(dropout, seed, heads, False)
                 triton.plain_forward(
                     launch, q, k, v, bias, dropping, slope, (out, lse, plus, mass), (heads, dim)
@@ -115,7 +116,7 @@ def _gradients(table, bias, seed, outputs, gradient, summed, heads, structure, s
     sizes = heads, v.shape[2]
     with triton.on(table.device):
         dropping = triton._dropping(dropout, seed, heads, False)
-        launch = triton.Launch(table, *structure[:3], gradient)
+        launch = triton.Launch(table, *alive(structure[:3]), gradient)
         # Written into the gradient where it will stand, once the outputs it is made from are gone.
         dq = table.new_empty(len(table), heads)
         asked, sums = triton.plain_listeners(launch, gradient, q, bias, outputs, dq, slope, sizes, summed)
@@ -124,7 +125,7 @@ def _gradients(table, bias, seed, outputs, gradient, summed, heads, structure, s
         dq_place, dk, dv = parted(d_table, heads)
         dq_place.squeeze(-1).copy_(dq)
         del dq
-        transposed = structure.colptr() if callable(structure.colptr) else structure[3:]
+        transposed = alive(structure.colptr() if callable(structure.colptr) else structure[3:])
         launch = triton.Launch(table, *transposed, gradient)
         triton.plain_speakers(launch, gradient, asked, k, v, dk, dv, dropping, slope, sizes)
     return d_table, sums.sum(0).to(bias.dtype) if summed else None

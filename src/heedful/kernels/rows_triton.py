@@ -79,13 +79,42 @@ def kept(keys, counter, THRESHOLD: tl.constexpr):
     return bits.to(tl.int64) >= THRESHOLD
 
 
-@triton.jit(do_not_specialize=["rows", "edges"])
+@triton.jit
+def lying(h, copy, EACH: tl.constexpr, H: tl.constexpr, STEP: tl.constexpr, WIDE: tl.constexpr):
+    """Where a node's head h begins: STEP from head to head and, EACH heads being a copy, `copy` from one copy
+    to the next, for copies may lie one behind the other.
+    """
+    place = h * STEP
+    if EACH != H:
+        which = h // EACH
+        if WIDE:
+            which = which.to(tl.int64)
+        place = which * copy + h % EACH * STEP
+    return place
+
+
+@triton.jit
+def part_of(program, rows, pieces, BLOCKS: tl.constexpr, EACH: tl.constexpr, H: tl.constexpr):
+    """(which piece or row, which block of heads) a program takes: copies one after the other, so that what
+    they read stays near; the heads of a node that lie side by side at once.
+    """
+    part, block = program // BLOCKS, program % BLOCKS
+    if EACH != H:
+        part, block = program % (rows + pieces), program // (rows + pieces)
+    return part, block
+
+
+@triton.jit(do_not_specialize=["rows", "edges", "copy", "rest_copy"])
 def add_parts(
-    rowptr, rows, edges, parts, out, rest,
-    WIDTH: tl.constexpr, REST: tl.constexpr, STEP: tl.constexpr, REST_STEP: tl.constexpr, SPLIT: tl.constexpr,
-    TOGETHER: tl.constexpr, COLUMNS: tl.constexpr,
+    rowptr, rows, edges, parts, out, rest, copy, rest_copy,
+    WIDTH: tl.constexpr, REST: tl.constexpr, STEP: tl.constexpr, REST_STEP: tl.constexpr,
+    EACH: tl.constexpr, REST_EACH: tl.constexpr, SPLIT: tl.constexpr, TOGETHER: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """A hub's row of `out` (WIDTH numbers) and of `rest` (REST): the sum of its pieces, in their order."""
+    """A hub's row of `out` (WIDTH numbers) and of `rest` (REST): the sum of its pieces, in their order.
+
+    EACH and REST_EACH of the numbers are a copy's; copies lie `copy` and `rest_copy` apart.
+    """
     row, begin, last, inside, mine = hub_at(tl.program_id(0), rowptr, rows, edges, SPLIT)
     if mine:
         column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -96,7 +125,8 @@ def add_parts(
             part = 2 * piece + ((piece == begin) & inside).to(tl.int32)
             at = part.to(tl.int64)[:, None] * (WIDTH + REST) + column[None, :]
             total += tl.sum(tl.load(parts + at, mask=(piece <= last)[:, None] & here[None, :], other=0), 0)
-        tl.store(out + row * STEP + column, total.to(out.dtype.element_ty), mask=column < WIDTH)
+        at = row * STEP + lying(column, copy, EACH, WIDTH, 1, True)
+        tl.store(out + at, total.to(out.dtype.element_ty), mask=column < WIDTH)
         if REST > 0:
-            at = row * REST_STEP + column - WIDTH
+            at = row * REST_STEP + lying(column - WIDTH, rest_copy, REST_EACH, REST, 1, True)
             tl.store(rest + at, total.to(rest.dtype.element_ty), mask=here & (column >= WIDTH))

@@ -6,6 +6,9 @@ normaliser of a row are kept as one number, L = m + log z, so that p = exp(leaky
 q, k and v may lie side by side in one table (`gat_packed.py`), so the distance from node to node is given for
 each (Q_STEP, K_STEP, V_STEP). A bias b (H·D) is added to what is written; then D = ⟨g, out − b⟩.
 
+Copies of a layer (`gat_stacked.py`) are more heads: EACH of the H are one copy's. Copies lie one behind the
+other, q and k `near` numbers apart, v `far`; what is written is (copies, nodes, …).
+
 A tile is (heads, edges, features), in this order because Triton hands threads out to the features first,
 then to the first dimension: a warp reads whole rows of `value`, 16 bytes a thread, and sums over edges mostly
 inside threads. A head's number is looked up with `where(h < heads, h, 0)` even where no head is too many:
@@ -17,23 +20,26 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .rows_triton import head_keys, hub_at, kept, slots_of
+from .rows_triton import head_keys, hub_at, kept, lying, part_of, slots_of
 
 
 @triton.jit
 def asked(
-    others, first, slot, high, numbers, rows, h, lane, d,
+    others, first, slot, high, numbers, rows, h, number_at, row_at, d,
     H: tl.constexpr, D: tl.constexpr, PAD: tl.constexpr, WIDE: tl.constexpr, NUMBERS: tl.constexpr,
     ROW: tl.constexpr,
 ):  # fmt: skip
-    """Where a tile's other ends have their numbers and features, NUMBERS and ROW a node; which exist."""
+    """Where a tile's other ends have their numbers and features, NUMBERS and ROW a node; which exist.
+
+    A node's are where `number_at` and `row_at` say for each head.
+    """
     there = (first + slot < high)[None, :]
     if WIDE:
         others = others.to(tl.int64)
     if PAD:
         there = there & (h < H)[:, None]
-    number = numbers + others[None, :] * NUMBERS + lane[:, None]
-    place = (others * ROW)[None, :, None] + (h * D)[:, None, None] + d[None, None, :]
+    number = numbers + others[None, :] * NUMBERS + number_at[:, None]
+    place = (others * ROW)[None, :, None] + row_at[:, None, None] + d[None, None, :]
     whole = there[:, :, None]
     if PAD:
         whole = whole & (d < D)[None, None, :]
@@ -71,26 +77,28 @@ def weighted(x, p, value, LANES: tl.constexpr):
 @triton.jit(do_not_specialize=["rows", "edges", "pieces", "columns", "each"])
 def forward(
     rowptr, col, edge, q, k, v, bias, seeds, out, lse, plus, mass, parts, rows, edges, pieces, columns, each,
-    H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr, BLOCKS: tl.constexpr,
-    TILE: tl.constexpr, LANES: tl.constexpr, SPLIT: tl.constexpr, PAD: tl.constexpr,
+    near, far,
+    H: tl.constexpr, D: tl.constexpr, EACH: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr,
+    BLOCKS: tl.constexpr, TILE: tl.constexpr, LANES: tl.constexpr, SPLIT: tl.constexpr, PAD: tl.constexpr,
     ACC: tl.constexpr, WIDE: tl.constexpr, SAVE: tl.constexpr, SLOPE: tl.constexpr, THRESHOLD: tl.constexpr,
     SCALE: tl.constexpr, IMPLIED: tl.constexpr, Q_STEP: tl.constexpr, K_STEP: tl.constexpr,
     V_STEP: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0) // BLOCKS
+    program, block = part_of(tl.program_id(0), rows, pieces, BLOCKS, EACH, H)
     row, low, high, mine = slots_of(program, rowptr, rows, edges, pieces, SPLIT, WIDE)
     if mine:
-        h = tl.program_id(0) % BLOCKS * HEADS + tl.arange(0, HEADS)
+        h = block * HEADS + tl.arange(0, HEADS)
         d, slot = tl.arange(0, FEATURES), tl.arange(0, TILE)
         lane = tl.where(h < H, h, 0)
         keys = lane
         if THRESHOLD > 0:
             keys = head_keys(seeds, lane, each)
-        here = tl.load(q + row * Q_STEP + lane).to(ACC)[:, None]
+        number_at, row_at = lying(lane, near, EACH, H, 1, WIDE), lying(h, far, EACH, H, D, WIDE)
+        here = tl.load(q + row * Q_STEP + number_at).to(ACC)[:, None]
         j = tl.load(col + low + slot, mask=low + slot < high, other=0)
         soon = tl.load(col + low + TILE + slot, mask=low + TILE + slot < high, other=0)
         number, there, place, whole = asked(
-            j, low, slot, high, k, v, h, lane, d, H, D, PAD, WIDE, K_STEP, V_STEP
+            j, low, slot, high, k, v, h, number_at, row_at, d, H, D, PAD, WIDE, K_STEP, V_STEP
         )
         score, value = tl.load(number, mask=there, other=0), tl.load(place, mask=whole, other=0)
         # The first tile stands before the loop: most rows have no other, and it needs no rescaling.
@@ -107,7 +115,7 @@ def forward(
             at = low + t
             j, soon = soon, tl.load(col + at + TILE + slot, mask=at + TILE + slot < high, other=0)
             number, there, place, whole = asked(
-                j, at, slot, high, k, v, h, lane, d, H, D, PAD, WIDE, K_STEP, V_STEP
+                j, at, slot, high, k, v, h, number_at, row_at, d, H, D, PAD, WIDE, K_STEP, V_STEP
             )
             score, value = tl.load(number, mask=there, other=0), tl.load(place, mask=whole, other=0)
             x = here + score.to(ACC)
@@ -139,39 +147,41 @@ def forward(
                 tl.store(part + 2 * F + 2 * H + h, positive, mask=there)
         else:
             finish(
-                bias, out, lse, plus, mass, row, h, place, there, inside,
-                sum_, sum_positive, top, total, positive, H, D, SAVE, BIASED,
+                bias, out, lse, plus, mass, row, rows, h, d, place, there, inside,
+                sum_, sum_positive, top, total, positive, H, D, EACH, WIDE, SAVE, BIASED,
             )  # fmt: skip
 
 
 @triton.jit
 def finish(
-    bias, out, lse, plus, mass, row, h, place, there, inside, sum_, sum_positive, top, total, positive,
-    H: tl.constexpr, D: tl.constexpr, SAVE: tl.constexpr, BIASED: tl.constexpr,
+    bias, out, lse, plus, mass, row, rows, h, d, place, there, inside,
+    sum_, sum_positive, top, total, positive,
+    H: tl.constexpr, D: tl.constexpr, EACH: tl.constexpr, WIDE: tl.constexpr, SAVE: tl.constexpr,
+    BIASED: tl.constexpr,
 ):  # fmt: skip
     """Divide by the normaliser and write; a row that heard nobody gets 0, and L = ∞ makes its shares 0."""
     nobody = total == 0
     share = 1 / tl.where(nobody, float("inf"), total)
-    tl.store(
-        lse + row * H + h,
-        tl.where(nobody, float("inf"), top + tl.log(tl.where(nobody, 1.0, total))),
-        mask=there,
-    )
     mean = sum_ * share[:, None]
     if BIASED:
         mean += tl.load(bias + place, mask=inside, other=0).to(mean.dtype)
-    place = row * (H * D) + place
+    number = row * EACH + lying(h, rows * EACH, EACH, H, 1, WIDE)
+    if EACH != H:
+        place = lying(h, rows * (EACH * D), EACH, H, D, WIDE)[:, None] + d[None, :]
+    place = row * (EACH * D) + place
+    least = tl.where(nobody, float("inf"), top + tl.log(tl.where(nobody, 1.0, total)))
+    tl.store(lse + number, least, mask=there)
     tl.store(out + place, mean.to(out.dtype.element_ty), mask=inside)
     if SAVE:
         tl.store(plus + place, (sum_positive * share[:, None]).to(plus.dtype.element_ty), mask=inside)
-        tl.store(mass + row * H + h, positive * share, mask=there)
+        tl.store(mass + number, positive * share, mask=there)
 
 
 @triton.jit(do_not_specialize=["rows", "edges"])
 def merge(
     rowptr, rows, edges, parts, bias, out, lse, plus, mass,
-    H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr, SPLIT: tl.constexpr,
-    TOGETHER: tl.constexpr, SAVE: tl.constexpr, BIASED: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, EACH: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr,
+    SPLIT: tl.constexpr, TOGETHER: tl.constexpr, SAVE: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
     """A hub's output from its pieces, each of which has a maximum of its own."""
     row, begin, last, within, mine = hub_at(tl.program_id(0), rowptr, rows, edges, SPLIT)
@@ -208,8 +218,8 @@ def merge(
                 more = tl.sum(factor * tl.load(wide + F, mask=ok, other=0), 1)
                 sum_positive = sum_positive * less[:, None] + more
         finish(
-            bias, out, lse, plus, mass, row, h, place, there, inside,
-            sum_, sum_positive, top, total, positive, H, D, SAVE, BIASED,
+            bias, out, lse, plus, mass, row, rows, h, d, place, there, inside,
+            sum_, sum_positive, top, total, positive, H, D, EACH, True, SAVE, BIASED,
         )  # fmt: skip
 
 
@@ -224,6 +234,7 @@ def listeners(
 
     (q, D, L); in half precision (L, q, D), where L takes two places and is read and written in `normalisers`,
     the same memory as float32. Each program writes what its nodes add to the gradient of a bias, into `sums`.
+    Copies are the grid's third dimension, H the heads of one.
     """
     d = tl.arange(0, FEATURES)
     total = tl.zeros((TILE, FEATURES), ACC)
@@ -234,6 +245,10 @@ def listeners(
             n = n.to(tl.int64)
         i, h = n // HEADS, n % HEADS + tl.program_id(1) * HEADS
         there = i < nodes
+        before = tl.program_id(2) * nodes
+        if WIDE:
+            before = tl.program_id(2).to(tl.int64) * nodes
+        i, n = i + before, n + before * H
         if HEADS != H:
             there = there & (h < H)
             n = i * H + h
@@ -241,7 +256,8 @@ def listeners(
         g = tl.load(gradient + place, mask=inside, other=0).to(ACC)
         said = tl.load(out + place, mask=inside, other=0).to(ACC)
         if BIASED:
-            said -= tl.load(bias + (h * D)[:, None] + d[None, :], mask=inside, other=0).to(ACC)
+            at = bias + tl.program_id(2) * (H * D) + (h * D)[:, None] + d[None, :]
+            said -= tl.load(at, mask=inside, other=0).to(ACC)
         if SUMMED:
             total += g
         dot = tl.sum(g * said, 1)
@@ -256,32 +272,39 @@ def listeners(
         tl.store(at, tl.load(lse + n, mask=there, other=0), mask=there)
     if SUMMED:
         h = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
-        at = tl.program_id(0) * (H * D) + (h * D)[:, None] + d[None, :]
+        part = tl.program_id(2) * tl.num_programs(0) + tl.program_id(0)
+        at = part * (H * D) + (h * D)[:, None] + d[None, :]
         total = tl.sum(tl.reshape(total, (TILE // HEADS, HEADS, FEATURES)), 0)
         tl.store(sums + at, total, mask=(h < H)[:, None] & (d < D)[None, :])
 
 
 @triton.jit(do_not_specialize=["rows", "edges", "pieces", "columns", "each"])
 def speakers(
-    colptr, row, edge, table, normalisers, gradient, k, v, seeds, dk, dv, parts,
-    rows, edges, pieces, columns, each,
-    H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr, BLOCKS: tl.constexpr,
-    TILE: tl.constexpr, SPLIT: tl.constexpr, PAD: tl.constexpr, ACC: tl.constexpr, WIDE: tl.constexpr,
-    SLOPE: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, IMPLIED: tl.constexpr,
-    LANES: tl.constexpr, HALF: tl.constexpr, K_STEP: tl.constexpr, V_STEP: tl.constexpr,
-    DK_STEP: tl.constexpr, DV_STEP: tl.constexpr,
+    colptr, row, edge, table, normalisers, gradient, k, v, seeds, listener, speaker, dq, dk, dv, parts,
+    rows, edges, pieces, columns, each, near, far, to_near, to_far,
+    H: tl.constexpr, D: tl.constexpr, EACH: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr,
+    BLOCKS: tl.constexpr, TILE: tl.constexpr, SPLIT: tl.constexpr, PAD: tl.constexpr, ACC: tl.constexpr,
+    WIDE: tl.constexpr, SLOPE: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
+    IMPLIED: tl.constexpr, LANES: tl.constexpr, HALF: tl.constexpr, K_STEP: tl.constexpr,
+    V_STEP: tl.constexpr, DK_STEP: tl.constexpr, DV_STEP: tl.constexpr, VECTORS: tl.constexpr,
 ):  # fmt: skip
-    """dv_j = Σ_i p g_i, and dk_j from the same sum, its positive part and the two of p D_i."""
-    program = tl.program_id(0) // BLOCKS
+    """dv_j = Σ_i p g_i, and dk_j from the same sum, its positive part and the two of p D_i.
+
+    With VECTORS l and s (H·D), q being l·v and k being s·v, so that dv_j has dq_j l + dk_j s besides.
+    """
+    program, block = part_of(tl.program_id(0), rows, pieces, BLOCKS, EACH, H)
     j, low, high, mine = slots_of(program, colptr, rows, edges, pieces, SPLIT, WIDE)
     if mine:
-        h = tl.program_id(0) % BLOCKS * HEADS + tl.arange(0, HEADS)
+        h = block * HEADS + tl.arange(0, HEADS)
         d, slot = tl.arange(0, FEATURES), tl.arange(0, TILE)
         lane = tl.where(h < H, h, 0)
         keys = lane
         if THRESHOLD > 0:
             keys = head_keys(seeds, lane, each)
-        here = tl.load(k + j * K_STEP + lane).to(ACC)
+        here = tl.load(k + j * K_STEP + lying(lane, near, EACH, H, 1, WIDE)).to(ACC)
+        number_at = lying(lane, rows * ((3 + HALF) * EACH), EACH, H, 1, WIDE)
+        whole_at = lying(lane, rows * ((3 - HALF) * EACH), EACH, H, 1, WIDE)
+        row_at = lying(h, rows * (EACH * D), EACH, H, D, WIDE)
         b = tl.zeros((HEADS, TILE), ACC)
         b_positive = tl.zeros((HEADS, TILE), ACC)
         a = tl.zeros((HEADS, LANES, FEATURES), ACC)
@@ -292,15 +315,16 @@ def speakers(
             at = low + t
             i, soon = soon, tl.load(row + at + TILE + slot, mask=at + TILE + slot < high, other=0)
             number, there, place, whole = asked(
-                i, at, slot, high, table, gradient, h, lane, d, H, D, PAD, WIDE, (3 + HALF) * H, H * D
-            )
-            x = tl.load(number + 2 * HALF * H, mask=there, other=0).to(ACC)
-            dot = tl.load(number + 2 * HALF * H + H, mask=there, other=0).to(ACC)
+                i, at, slot, high, table, gradient, h, number_at, row_at, d,
+                H, D, PAD, WIDE, (3 + HALF) * EACH, EACH * D,
+            )  # fmt: skip
+            x = tl.load(number + 2 * HALF * EACH, mask=there, other=0).to(ACC)
+            dot = tl.load(number + 2 * HALF * EACH + EACH, mask=there, other=0).to(ACC)
             g = tl.load(place, mask=whole, other=0)
             if WIDE:
                 i = i.to(tl.int64)
-            number = normalisers + i[None, :] * ((3 - HALF) * H) + lane[:, None]
-            lse = tl.load(number + 2 * (1 - HALF) * H, mask=there, other=float("inf"))
+            number = normalisers + i[None, :] * ((3 - HALF) * EACH) + whole_at[:, None]
+            lse = tl.load(number + 2 * (1 - HALF) * EACH, mask=there, other=float("inf"))
             x += here[:, None]
             p = tl.exp(tl.where(x > 0, x, x * SLOPE) - lse)
             dot *= p
@@ -315,14 +339,22 @@ def speakers(
         there = h < H
         place = (h * D)[:, None] + d[None, :]
         inside = there[:, None] & (d < D)[None, :]
-        value = tl.load(v + j * V_STEP + place, mask=inside, other=0).to(ACC)
+        own = lying(h, far, EACH, H, D, WIDE)[:, None] + d[None, :]
+        value = tl.load(v + j * V_STEP + own, mask=inside, other=0).to(ACC)
         flat = tl.sum(a * value, 1) - tl.sum(b, 1)
         steep = tl.sum(a_positive * value, 1) - tl.sum(b_positive, 1)
         change = SLOPE * flat + (1 - SLOPE) * steep
+        number_to = j * DK_STEP + lying(h, to_near, EACH, H, 1, WIDE)
+        if VECTORS:
+            a += change[:, None] * tl.load(speaker + place, mask=inside, other=0).to(ACC)
+            if low == tl.load(colptr + j):  # of the pieces of a hub the first
+                asks = tl.load(dq + number_to, mask=there, other=0).to(ACC)
+                a += asks[:, None] * tl.load(listener + place, mask=inside, other=0).to(ACC)
         if program < pieces:
             part = parts + program.to(tl.int64) * (H * D + H)
             tl.store(part + place, a, mask=inside)
             tl.store(part + H * D + h, change, mask=there)
         else:
-            tl.store(dv + j * DV_STEP + place, a.to(dv.dtype.element_ty), mask=inside)
-            tl.store(dk + j * DK_STEP + h, change.to(dk.dtype.element_ty), mask=there)
+            row_to = lying(h, to_far, EACH, H, D, WIDE)[:, None] + d[None, :]
+            tl.store(dv + j * DV_STEP + row_to, a.to(dv.dtype.element_ty), mask=inside)
+            tl.store(dk + number_to, change.to(dk.dtype.element_ty), mask=there)

@@ -108,17 +108,22 @@ class Launch:
     def counts(self) -> tuple[int, int, int]:
         return self.rows, self.edges, 2 * self.chunks
 
-    def add_parts(self, parts: Tensor, out: Tensor, width: int, rest: Tensor, rest_width: int, steps=None):
-        """The linear way to merge hubs; `steps` from row to row of `out` and `rest`, if not their widths."""
+    def add_parts(
+        self, parts: Tensor, out: Tensor, width: int, rest: Tensor, rest_width: int, steps=None, apart=None
+    ):
+        """The linear way to merge hubs; `steps` from row to row of `out` and `rest`, if not their widths.
+
+        Where copies lie apart, `apart` says how far in `out` and in `rest`, and the widths of one copy.
+        """
         if not self.chunks or not width + rest_width:
             return
-        steps = steps or (width, rest_width)
+        steps, apart = steps or (width, rest_width), apart or (0, 0, width, rest_width)
         columns = min(128, triton.next_power_of_2(width + rest_width))
         grid = (self.chunks, triton.cdiv(width + rest_width, columns))
         add_parts[grid](
-            self.index[0], self.rows, self.edges, parts, out, rest,
-            WIDTH=width, REST=rest_width, STEP=steps[0], REST_STEP=steps[1], SPLIT=self.split,
-            TOGETHER=16, COLUMNS=columns, num_warps=4,
+            self.index[0], self.rows, self.edges, parts, out, rest, *apart[:2],
+            WIDTH=width, REST=rest_width, STEP=steps[0], REST_STEP=steps[1], EACH=apart[2],
+            REST_EACH=max(1, apart[3]), SPLIT=self.split, TOGETHER=16, COLUMNS=columns, num_warps=4,
         )  # fmt: skip
 
 
@@ -188,20 +193,26 @@ def backward(
         )
 
 
-def plain_forward(launch, q, k, v, bias, dropping, slope, outputs, sizes) -> None:
-    """GAT over rows of q, k and v that may be apart: the way from node to node is their first stride."""
-    (H, D), (seeds, each, options) = sizes, dropping
+def plain_forward(launch, q, k, v, bias, dropping, slope, outputs, sizes, copies: int = 0) -> None:
+    """GAT over rows of q, k and v that may be apart: the way from node to node is their first stride.
+
+    Of copies, (copies, nodes, …) each, the way from copy to copy is.
+    """
+    (each, D), (seeds, heads_a_seed, options) = sizes, dropping
     out, lse, plus, mass = outputs
+    H = each * max(1, copies)
     shape = shape_of(H, 1, D, v.element_size())
     parts = launch.parts(2 * H * D + 3 * H)
     common = {
-        "H": H, "D": D, "HEADS": shape.heads, "FEATURES": shape.features, "SPLIT": launch.split,
+        "H": H, "D": D, "EACH": each, "HEADS": shape.heads, "FEATURES": shape.features, "SPLIT": launch.split,
         "SAVE": plus.numel() > 0, "BIASED": bias is not None, "num_warps": shape.warps,
     }  # fmt: skip
+    (near, q_step), (_, k_step), (far, v_step) = (_steps(t, copies) for t in (q, k, v))
     additive.forward[launch.programs(shape.blocks)](
-        *launch.index, q, k, v, bias, seeds, out, lse, plus, mass, parts, *launch.counts, len(v), each,
+        *launch.index, q, k, v, bias, seeds, out, lse, plus, mass, parts, *launch.counts,
+        launch.rows if copies else len(v), heads_a_seed, near, far,
         BLOCKS=shape.blocks, TILE=shape.tile, LANES=shape.lanes, PAD=_padded(shape, H, D), SLOPE=slope,
-        Q_STEP=q.stride(0), K_STEP=k.stride(0), V_STEP=v.stride(0), **options, **launch.common, **common,
+        Q_STEP=q_step, K_STEP=k_step, V_STEP=v_step, **options, **launch.common, **common,
     )  # fmt: skip
     if launch.chunks:
         additive.merge[(launch.chunks, shape.blocks)](
@@ -210,30 +221,67 @@ def plain_forward(launch, q, k, v, bias, dropping, slope, outputs, sizes) -> Non
         )  # fmt: skip
 
 
+def _steps(t: Tensor, copies: int) -> tuple[int, int]:
+    """From copy to copy, if there are any, and from node to node."""
+    return (t.stride(0), t.stride(1)) if copies else (0, t.stride(0))
+
+
 def plain_listeners(
-    launch, gradient, q, bias, outputs, dq, slope, sizes, summed: bool = False
+    launch, gradient, q, bias, outputs, dq, slope, sizes, summed: bool = False, copies: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """dq, and the table of what speakers ask of their listeners; if `summed`, parts of the sum of g."""
-    (H, D), N = sizes, launch.rows
+    """dq, and the table of what speakers ask of their listeners; if `summed`, parts of the sum of g.
+
+    Of copies all is (copies, nodes, …), q and dq too may only have room between their nodes.
+    """
+    (H, D), N, count = sizes, launch.rows, max(1, copies)
     out, lse, plus, mass = outputs
     half = out.dtype != launch.sum
-    table = gradient.new_empty((3 + half) * N * H, dtype=out.dtype)
-    width = triton.next_power_of_2(D)
-    tile = max(1, 2048 // width)
-    heads = _evenly(H, tile)
-    tiles = triton.cdiv(N, tile // heads)
-    steps = triton.cdiv(tiles, PROGRAMS)  # a program, so that there are not too many parts
-    programs = triton.cdiv(tiles, steps)
-    sums = gradient.new_empty((programs if summed else 0, H * D), dtype=launch.sum)
-    additive.listeners[(programs, triton.cdiv(H, heads))](
+    table = gradient.new_empty((3 + half) * count * N * H, dtype=out.dtype)
+    grid, steps, shape = _through(N, H, D, count)
+    sums = gradient.new_empty((count * grid[0] if summed else 0, H * D), dtype=launch.sum)
+    additive.listeners[grid](
         gradient, out, plus, mass, q, bias, lse, table, _wide(table, launch.sum), dq, sums, N, steps,
-        H=H, D=D, HEADS=heads, FEATURES=width, TILE=tile, SLOPE=slope, HALF=int(half), Q_STEP=q.stride(0),
-        DQ_STEP=dq.stride(0), BIASED=bias is not None, SUMMED=summed, **launch.common, num_warps=4,
+        SLOPE=slope, HALF=int(half), Q_STEP=_steps(q, copies)[1], DQ_STEP=_steps(dq, copies)[1],
+        BIASED=bias is not None, SUMMED=summed, **shape, **launch.common, num_warps=4,
     )  # fmt: skip
     return table, sums
 
 
+def plain_speakers(
+    launch, gradient, table, k, v, dk, dv, dropping, slope, sizes, vectors=None, copies: int = 0
+) -> None:
+    """dk and dv; with (l, s, dq) for `vectors`, dv has the scores' part in it, for q is l·v and k is s·v."""
+    (each, D), (seeds, heads_a_seed, options) = sizes, dropping
+    H = each * max(1, copies)
+    shape = shape_of(H, 1, D, v.element_size())
+    parts = launch.parts(H * D + H)
+    (near, k_step), (far, v_step), (to_near, dk_step), (to_far, dv_step) = (
+        _steps(t, copies) for t in (k, v, dk, dv)
+    )
+    additive.speakers[launch.programs(shape.blocks)](
+        *launch.index, table, _wide(table, launch.sum), gradient, k, v, seeds, *(vectors or (None,) * 3),
+        dk, dv, parts, *launch.counts, launch.rows, heads_a_seed, near, far, to_near, to_far,
+        H=H, D=D, EACH=each, HEADS=shape.heads, FEATURES=shape.features, BLOCKS=shape.blocks,
+        TILE=shape.tile, LANES=shape.lanes, SPLIT=launch.split, PAD=_padded(shape, H, D), SLOPE=slope,
+        HALF=int(table.dtype != launch.sum), K_STEP=k_step, V_STEP=v_step, DK_STEP=dk_step, DV_STEP=dv_step,
+        VECTORS=vectors is not None, **options, **launch.common, num_warps=shape.warps,
+    )  # fmt: skip
+    apart = (to_far, to_near, each * D, each) if copies else None
+    launch.add_parts(parts, dv, H * D, dk, H, (dv_step, dk_step), apart)
+
+
 PROGRAMS = 2048  # of a kernel that goes through all nodes once: enough for every processor, few enough to sum
+
+
+def _through(nodes: int, heads: int, features: int, copies: int = 1):
+    """The grid of a kernel that takes each node and head once, its tiles a program, its sizes."""
+    width = triton.next_power_of_2(features)
+    tile = max(1, 2048 // width)
+    together = _evenly(heads, tile)
+    tiles = triton.cdiv(nodes, tile // together)
+    steps = triton.cdiv(tiles * copies, PROGRAMS)
+    sizes = {"H": heads, "D": features, "HEADS": together, "FEATURES": width, "TILE": tile}
+    return (triton.cdiv(tiles, steps), triton.cdiv(heads, together), copies), steps, sizes
 
 
 def _evenly(heads: int, most: int) -> int:
@@ -241,21 +289,6 @@ def _evenly(heads: int, most: int) -> int:
     together = [1 << n for n in range(1 + (triton.next_power_of_2(heads) - 1).bit_length())]
     fit = [n for n in together if n <= most and n >= min(4, most, together[-1])]
     return min(reversed(fit), key=lambda n: triton.cdiv(heads, n) * n)
-
-
-def plain_speakers(launch, gradient, table, k, v, dk, dv, dropping, slope, sizes) -> None:
-    (H, D), (seeds, each, options) = sizes, dropping
-    shape = shape_of(H, 1, D, v.element_size())
-    parts = launch.parts(H * D + H)
-    additive.speakers[launch.programs(shape.blocks)](
-        *launch.index, table, _wide(table, launch.sum), gradient, k, v, seeds, dk, dv, parts,
-        *launch.counts, launch.rows, each,
-        H=H, D=D, HEADS=shape.heads, FEATURES=shape.features, BLOCKS=shape.blocks,
-        TILE=shape.tile, LANES=shape.lanes, SPLIT=launch.split, PAD=_padded(shape, H, D), SLOPE=slope,
-        HALF=int(table.dtype != launch.sum), K_STEP=k.stride(0), V_STEP=v.stride(0),
-        DK_STEP=dk.stride(0), DV_STEP=dv.stride(0), **options, **launch.common, num_warps=shape.warps,
-    )  # fmt: skip
-    launch.add_parts(parts, dv, H * D, dk, H, (dv.stride(0), dk.stride(0)))
 
 
 def _wide(table: Tensor, dtype: torch.dtype) -> Tensor:

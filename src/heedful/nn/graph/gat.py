@@ -9,9 +9,10 @@ from ...attention import Additive, attend
 from ...attention.neighbors import Neighbors
 from ...graphs import Graph
 from ...kernels.gat_packed import packed_attention, packs
+from ...kernels.gat_stacked import stacked_attention, stacks
 from ...kernels.sparse import Structure
 from ..checks import check_count, check_share
-from .features import product
+from .features import Features, product
 from .heads import merge, options, scores, split
 from .listening import Inputs, along_loops, both, edge_rows, ends, listening_to_self, of_listeners, one_of
 from .weights import attention_weights
@@ -90,7 +91,9 @@ class GATConv(nn.Module):
         """
         dropout = self.dropout if self.training else 0.0
         if edge_features is None and self._packs(x, graph):
-            return self._packed(x, graph, dropout)  # type: ignore[arg-type]
+            return self._on_gpu(self._packed, x, graph, dropout)
+        if edge_features is None and self._stacks(x, graph):
+            return self._on_gpu(self._stacked, x, graph, dropout)
         listener, speaker, z, graph = self._parts(x, graph, edge_features)
         out = attend(listener, speaker, z, similarity=self.similarity, neighbors=graph, dropout=dropout)
         out = merge(out, self.concat)
@@ -122,34 +125,49 @@ class GATConv(nn.Module):
 
     def _packs(self, x, graph) -> bool:
         """Whether q, k and v can lie side by side: one plain table for all, an eager call on the GPU."""
-        if self.weight_listeners is not None or self.edge_features or not packs(self.weight):
+        return packs(self.weight) and self._plain(x, graph)
+
+    def _stacks(self, x, graph) -> bool:
+        """Whether copies of the layer can be run as one, where they lie: the same under vmap."""
+        return stacks(self.weight) and self._plain(x, graph)
+
+    def _plain(self, x, graph) -> bool:
+        if self.weight_listeners is not None or self.edge_features:
             return False
         plain = isinstance(graph, Graph) and graph.square and not graph.attributes
         alike = not isinstance(x, Tensor) or (x.dim() == 2 and x.dtype == self.weight.dtype)
         return plain and isinstance(x, (Tensor, Graph)) and alike and not torch.is_autocast_enabled("cuda")
 
-    def _packed(self, x: Inputs, graph: Graph, dropout: float) -> Tensor:
-        """l·W x = (W l)·x: one product with [W | W l | W s] gives all that the kernels ask for."""
+    def _on_gpu(self, attention, x, graph: Graph, dropout: float) -> Tensor:
+        """The layer by one of the two ways below, which add the bias themselves where heads stay apart."""
         (x, _), looped = ends("GATConv", x, graph, self.inputs), graph
         if self.self_loops:
             looped = listening_to_self("GATConv", x, graph)
-        vectors = torch.stack((self.listener, self.speaker)).expand(2, self.heads, self.dim)
-        scores = (self.weight.view(-1, 1, self.heads, self.dim) * vectors).sum(-1)  # (inputs, 2, heads)
-        weight = torch.cat((self.weight, scores.flatten(1)), 1)
-        table = x @ weight if isinstance(x, Tensor) else product(x, weight)
-        seed = torch.randint(torch.iinfo(torch.int64).max, (1,), device=table.device) if dropout else None
         structure = Structure(
             looped.rowptr, looped.col, looped.edge,
             lambda: (looped.colptr, looped.row, looped.edge_transposed),
         )  # fmt: skip
-        out = packed_attention(
-            table, self.heads, structure, bias=self.bias if self.concat else None,
-            slope=self.similarity.slope, dropout=dropout, seed=seed,
-        )  # fmt: skip
-        if self.concat:
+        seed = torch.randint(torch.iinfo(torch.int64).max, (1,), device=looped.device) if dropout else None
+        inside = self.concat or self.heads == 1
+        options = {"slope": self.similarity.slope, "dropout": dropout, "seed": seed}
+        out = attention(x, structure, bias=self.bias if inside else None, **options)
+        if inside:
             return out
         out = out.unflatten(1, (self.heads, self.dim)).mean(1)
         return out if self.bias is None else out + self.bias
+
+    def _packed(self, x: Features, structure: Structure, **options) -> Tensor:
+        """l·W x = (W l)·x: one product with [W | W l | W s] gives all that the kernels ask for."""
+        vectors = torch.stack((self.listener, self.speaker)).expand(2, self.heads, self.dim)
+        scores = (self.weight.view(-1, 1, self.heads, self.dim) * vectors).sum(-1)  # (inputs, 2, heads)
+        weight = torch.cat((self.weight, scores.flatten(1)), 1)
+        table = x @ weight if isinstance(x, Tensor) else product(x, weight)
+        return packed_attention(table, self.heads, structure, **options)
+
+    def _stacked(self, x: Features, structure: Structure, **options) -> Tensor:
+        z = x @ self.weight if isinstance(x, Tensor) else product(x, self.weight)
+        listener, speaker = (a.expand(self.heads, self.dim) for a in (self.listener, self.speaker))
+        return stacked_attention(z, listener, speaker, structure, **options)
 
     def _edge_scores(self, features: Tensor) -> Tensor:
         """a·(U e) = (Uᵀ a)·e, so that U e need not be formed for every edge: (..., edges, heads)."""
