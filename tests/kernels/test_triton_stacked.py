@@ -126,6 +126,40 @@ def test_nobody_to_hear(seed, device):
     assert all((t == 0).all() for t in zeros) and (d_bias == 9).all()
 
 
+@pytest.mark.parametrize("split", [7, 256])
+@pytest.mark.parametrize("weights", ["a copy", "shared", None])
+@pytest.mark.parametrize("features", [8, 20])
+def test_sums_of_copies(seed, features, weights, split, device, monkeypatch):
+    """Where they lie, forward and backward: neither copies of x nor of the sums are made."""
+    from heedful.kernels import sparse_triton
+
+    monkeypatch.setattr(sparse_triton, "split_of", lambda edges: split)
+    source, target = torch.randint(7, (40,)), torch.randint(9, (40,))
+    target[:15], source[15:30] = 2, 3
+    graph = Graph.from_edges(source.to(device), target.to(device), sources=7, targets=9)
+    x = torch.randn(5, 7, features, dtype=torch.float64).to(device).requires_grad_()
+    weight = None if weights is None else torch.randn(5, 40, dtype=torch.float64).to(device)
+    weight = weight[0] if weights == "shared" else weight
+    dim = 0 if weights == "a copy" else None
+    out = vmap(lambda x, w: graph.with_edges(weight=w).propagate(x), (0, dim))(x, weight)
+    heard = x[:, source] if weight is None else x[:, source] * weight.unsqueeze(-1)
+    expected = torch.zeros_like(out).index_add(1, target.to(device), heard)
+    direction = torch.randn_like(out, memory_format=torch.contiguous_format)
+    (found,), (wanted,) = (torch.autograd.grad(t, x, direction) for t in (out, expected))
+    assert torch.allclose(out, expected) and torch.allclose(found, wanted)
+    assert out.is_contiguous() and found.is_contiguous()
+
+
+def test_the_operator_keeps_its_word_about_layouts(seed, device):
+    graph = Graph.from_edges(*torch.randint(7, (2, 20), device=device), nodes=7)
+    slots = graph.structure
+    x = torch.randn(5, 7, 20, dtype=torch.float64).to(device).transpose(0, 1)
+    weight = torch.randn(20, 5, dtype=torch.float64).to(device)
+    for one in (x, x.contiguous()):
+        given = (*slots.forward, *slots.backward, one, weight)
+        torch.library.opcheck(propagate._propagate, given, test_utils=("test_schema", "test_faketensor"))
+
+
 def layers_alone_and_stacked(layer, x, graph, parameters, seeds, x_dim=0):
     """(results of each copy in turn, those of all under vmap), each with gradients of parameters and x."""
     device = next(iter(parameters.values())).device

@@ -12,6 +12,8 @@ import training_examples as examples
 from torch import nn
 from torch.nn import functional as F
 
+from heedful import Graph
+from heedful.models import GAT, GCN
 from heedful.training import Batches, Checkpoint, train, train_seeds
 
 pytestmark = [
@@ -300,3 +302,56 @@ def test_a_recorded_stack_learns(seed):
             assert other[-1] < other[0]
             if build is plain:
                 assert one == pytest.approx(other, rel=1e-3)
+
+
+def papers(seed):
+    """A small citation graph, its words as a sparse table, and classes."""
+    made = torch.Generator().manual_seed(seed)
+    graph = Graph.from_edges(*torch.randint(300, (2, 1500), generator=made).cuda(), nodes=300)
+    words = (torch.rand(300, 100, generator=made) < 0.1).float()
+    return Graph.from_dense(words.cuda()), graph, torch.randint(4, (300,), generator=made).cuda()
+
+
+@pytest.mark.parametrize("build", [GAT, GCN])
+def test_stacked_graph_layers_are_the_loop(build, seed):
+    """Attention, words and dropout of all seeds as one, each seed's what it is alone."""
+    words, graph, classes = papers(seed)
+    experiment = examples.experiment(
+        model=lambda: build(100, 8, 4).cuda(),
+        loss=lambda model, _: F.cross_entropy(model(words, graph)[:50], classes[:50]),
+        batches=[None],
+        evaluate=lambda model: {"val_loss": F.cross_entropy(model(words, graph)[50:], classes[50:])},
+        test=None,
+        with_optimizer="SGD",
+        epochs=5,
+    )
+    loop, stacked = (
+        train_seeds(experiment, [seed, seed + 1, seed + 2], backend=name, progress=False)
+        for name in ("loop", "stacked")
+    )
+    for a, b in zip(loop, stacked, strict=True):
+        assert a.history.column("loss", "steps") == pytest.approx(b.history.column("loss", "steps"), rel=1e-4)
+        assert a.history.column("val_loss") == pytest.approx(b.history.column("val_loss"), rel=1e-4)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_recorded_stack_of_graph_layers_learns(dropout, seed):
+    words, graph, classes = papers(seed)
+    experiment = examples.experiment(
+        model=lambda: GAT(100, 8, 4, dropout=dropout).cuda(),
+        loss=lambda model, _: F.cross_entropy(model(words, graph), classes),
+        batches=[None],
+        evaluate=None,
+        test=None,
+        with_optimizer="Adam",
+        epochs=12,
+    )
+    loop = train_seeds(experiment, [seed, seed + 1], backend="loop", progress=False)
+    stack = train_seeds(
+        replace(experiment, capture=True), [seed, seed + 1], backend="stacked", progress=False
+    )
+    for a, b in zip(loop, stack, strict=True):
+        one, other = a.history.column("loss", "steps"), b.history.column("loss", "steps")
+        assert other[-1] < other[0]
+        if not dropout:
+            assert one == pytest.approx(other, rel=1e-3)

@@ -84,7 +84,9 @@ def _propagate(
     if on_gpu(x.device):
         from . import propagate_triton
 
-        return propagate_triton.propagate(rowptr, col, edge, x, weight)
+        out = _room(x, rows)
+        propagate_triton.propagate(rowptr, col, edge, x, weight, out)
+        return out
     if x.dtype in LOW_PRECISION:
         wide = _propagate(
             rowptr, col, edge, None, None, None, x.float(), None if weight is None else weight.float()
@@ -167,7 +169,27 @@ def _row_of_slot(rowptr: Tensor, col: Tensor) -> Tensor:
 
 @_propagate.register_fake
 def _(rowptr, col, edge, colptr, row, edge_transposed, x, weight):
-    return x.new_empty(rowptr.shape[0] - 1, x.shape[1], x.shape[2])
+    return _room(x, rowptr.shape[0] - 1)
+
+
+def _room(x: Tensor, rows: int) -> Tensor:
+    """For the sums: on the GPU heads lie apart if those of x do."""
+    _, heads, features = x.shape
+    if on_gpu(x.device) and lie_apart(x):
+        return x.new_empty(heads, rows, features).transpose(0, 1)
+    return x.new_empty(rows, heads, features)
+
+
+ROW = 64  # bytes that the GPU may as well read from here and there as from one place
+
+
+def lie_apart(x: Tensor) -> bool:
+    """Whether heads lie one behind the other, as the copies of a batch do, and may stay there: their rows are
+    whole and not too short.
+    """
+    _, heads, features = x.shape
+    whole = features * x.element_size() >= ROW and x.stride(2) == 1 and x.stride(0) >= features
+    return heads > 1 and whole and x.stride(1) > x.stride(0)
 
 
 @_edge_dot.register_fake
@@ -227,16 +249,27 @@ def _edge_dot_backward(ctx, grad):
 
 def _propagate_vmap(call, info, in_dims, *inputs):
     graph, (x, weight), (x_dim, weight_dim) = _unbatched(in_dims, inputs), inputs[6:], in_dims[6:]
+    if weight_dim is None and _stays(x, x_dim, weight):
+        weight_dim, weight = 0, None if weight is None else weight.expand(info.batch_size, *weight.shape)
     if weight_dim is None:
         # The weights are shared by the batch, so the batch is just more features. It goes before them: rows
         # of features stay together, and a product that follows takes them as they lie.
         x = x.movedim(x_dim, 2)  # (sources, heads, batch, features)
         out = call(*graph, x.flatten(2), weight)
         return out.unflatten(2, x.shape[2:]), 2
-    weight = weight.movedim(weight_dim, 1)  # (edges, batch, heads)
     x = x.movedim(x_dim, 1) if x_dim is not None else x.unsqueeze(1).expand(-1, info.batch_size, -1, -1)
-    out = call(*graph, x.flatten(1, 2), weight.flatten(1))
-    return out.unflatten(1, weight.shape[1:]), 1
+    weight = None if weight is None else weight.movedim(weight_dim, 1).flatten(1)  # (edges, batch · heads)
+    return call(*graph, x.flatten(1, 2), weight).unflatten(1, x.shape[1:3]), 1
+
+
+def _stays(x: Tensor, x_dim: int, weight: Tensor | None) -> bool:
+    """Whether copies that share their weights are best read where they lie, though they could be more
+    features. (Weights that learn would get a gradient for each.)
+    """
+    if not on_gpu(x.device) or (weight is not None and weight.requires_grad):
+        return False
+    one = x.movedim(x_dim, 1)  # (sources, batch, heads, features)
+    return one.shape[2] == 1 and lie_apart(one.squeeze(2))
 
 
 def _edge_dot_vmap(call, info, in_dims, *inputs):

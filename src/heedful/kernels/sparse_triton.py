@@ -38,15 +38,20 @@ class Shape(NamedTuple):
 
 
 @cache
-def shape_of(heads: int, keys: int, features: int, item: int, most: int = 8) -> Shape:
-    """Up to 256 features a program, eight edges at once, or `most`."""
+def shape_of(heads: int, keys: int, features: int, item: int, most: int = 8, widest: int = 256) -> Shape:
+    """Up to 256 features a program, or `widest`, eight edges at once, or `most`."""
     keys, features = (triton.next_power_of_2(max(n, 1)) for n in (keys, features))
     width = max(features, keys)
-    together = min(triton.next_power_of_2(heads), max(1, 256 // width))
+    together = min(triton.next_power_of_2(heads), max(1, widest // width))
     side = lanes(together * features, item)
     tile = max(most, side)
     key_side, warps = min(tile, lanes(together * keys, item)), min(8, max(1, together * width // 256))
     return Shape(together, keys, features, triton.cdiv(heads, together), tile, key_side, side, warps)
+
+
+# Edges at once and features a program, of copies. Eight and 256 of many narrow heads do not fit the registers
+# (255, and 90 to 270 bytes spilled for 32 heads of 8), and take as many instructions as four and 128 (96).
+COPIES = 4, 128
 
 
 def lanes(row: int, item: int) -> int:
@@ -201,7 +206,7 @@ def plain_forward(launch, q, k, v, bias, dropping, slope, outputs, sizes, copies
     (each, D), (seeds, heads_a_seed, options) = sizes, dropping
     out, lse, plus, mass = outputs
     H = each * max(1, copies)
-    shape = shape_of(H, 1, D, v.element_size())
+    shape = shape_of(H, 1, D, v.element_size(), *(COPIES if copies else ()))
     parts = launch.parts(2 * H * D + 3 * H)
     common = {
         "H": H, "D": D, "EACH": each, "HEADS": shape.heads, "FEATURES": shape.features, "SPLIT": launch.split,
@@ -253,7 +258,7 @@ def plain_speakers(
     """dk and dv; with (l, s, dq) for `vectors`, dv has the scores' part in it, for q is l·v and k is s·v."""
     (each, D), (seeds, heads_a_seed, options) = sizes, dropping
     H = each * max(1, copies)
-    shape = shape_of(H, 1, D, v.element_size())
+    shape = shape_of(H, 1, D, v.element_size(), *(COPIES if copies else ()))
     parts = launch.parts(H * D + H)
     (near, k_step), (far, v_step), (to_near, dk_step), (to_far, dv_step) = (
         _steps(t, copies) for t in (k, v, dk, dv)

@@ -138,7 +138,7 @@ class GATConv(nn.Module):
         alike = not isinstance(x, Tensor) or (x.dim() == 2 and x.dtype == self.weight.dtype)
         return plain and isinstance(x, (Tensor, Graph)) and alike and not torch.is_autocast_enabled("cuda")
 
-    def _on_gpu(self, attention, x, graph: Graph, dropout: float) -> Tensor:
+    def _on_gpu(self, attention, x, graph, dropout: float) -> Tensor:
         """The layer by one of the two ways below, which add the bias themselves where heads stay apart."""
         (x, _), looped = ends("GATConv", x, graph, self.inputs), graph
         if self.self_loops:
