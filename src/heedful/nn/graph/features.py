@@ -37,7 +37,7 @@ def product(x: Features, weight: Tensor) -> Tensor:
         return x.propagate(weight).to(weight.dtype)
     outputs = weight.shape[1]
     if outputs < LANES and functorch_active() and x.device.type == "cpu":
-        # Many copies are one batched product, which takes a third of the time with whole registers of columns.
+        # Many copies are one batched product: with whole registers of columns it takes a third of the time.
         return (x @ F.pad(weight, (0, LANES - outputs)))[..., :outputs]
     # The same as x @ weight, laid out as matrix libraries like it: of few columns, three times as fast.
     return F.linear(x, weight.T.contiguous())
