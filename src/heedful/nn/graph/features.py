@@ -7,7 +7,7 @@ edge is the value of the feature. Then X W is what nodes hear of the rows of W, 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, nn, strided
 from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -54,15 +54,17 @@ def dropout(x: Features, rate: float, training: bool = True) -> Features:
     """
     check_share("dropout", rate=rate)
     x = as_features(x)
-    if not training or rate == 0:
-        return x
-    if isinstance(x, Graph):
-        values = torch.ones(x.edges, device=x.device) if x.weight is None else x.weight
-        return Graph(x.structure, weight=_dropped(values, rate), sizes=x.sizes)
-    return _dropped(x, rate)
+    return _dropped(x, rate) if training and rate > 0 else x
 
 
-def _dropped(x: Tensor, rate: float) -> Tensor:
+def _dropped(x: Features, rate: float) -> Features:
+    if not isinstance(x, Graph):
+        return _zeroed(x, rate)
+    values = torch.ones(x.edges, device=x.device) if x.weight is None else x.weight
+    return Graph(x.structure, weight=_zeroed(values, rate), sizes=x.sizes)
+
+
+def _zeroed(x: Tensor, rate: float) -> Tensor:
     eager = type(x) in (Tensor, nn.Parameter) and not torch.compiler.is_compiling()
     if not eager or x.device.type != "cpu" or forward_mode_active():
         return F.dropout(x, rate)
@@ -85,7 +87,8 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Features) -> Features:
-        return dropout(x, self.rate, self.training)
+        x = as_features(x)
+        return _dropped(x, self.rate) if self.training and self.rate > 0 else x
 
     def extra_repr(self) -> str:
         return f"{self.rate:g}"
@@ -93,14 +96,14 @@ class Dropout(nn.Module):
 
 def as_features(x) -> Features:
     """A dense tensor or a Graph as it is; a sparse tensor as a Graph, whose structure is worked out once."""
+    if isinstance(x, Tensor) and x.layout is strided:
+        return x
     if isinstance(x, Graph):
         return x
     if not isinstance(x, Tensor):
         raise TypeError(
             f"x must be a tensor, dense or sparse, or a Graph of features; got {type(x).__name__}."
         )
-    if x.layout is torch.strided:
-        return x
     if x.layout not in (torch.sparse_csr, torch.sparse_coo) or x.dim() != 2:
         raise TypeError(
             f"x has {x.dim()} dimensions in layout {x.layout}; sparse features have two, in torch.sparse_csr "
