@@ -171,7 +171,8 @@ class GPT(Generates, Model):
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits of the token after each, (..., length) → (..., length, vocabulary)."""
         x = self._embed(tokens, 0)
-        for block in self.blocks:
+        # The values, not the list: a compiler then looks after the whole model at once.
+        for block in self.blocks._modules.values():
             x = block(x)
         return self.logits(x)
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_dynamo_compiling
 from torch.nn import functional as F
 
 from ..attention import Everyone, Softmax, attend, explain, step
 from ..attention.neighbors import Neighbors
 from ..attention.position import Position
+from ..attention.settled import attend_settled, settle
 from ..attention.similarity import Similarity
 from ..graphs import Graph
 from ..phrases import as_neighbors, as_similarity
@@ -126,6 +128,22 @@ class Attention(nn.Module):
     def similarity(self) -> Similarity:
         return self._similarity if self.scale is None else Softmax(self.scale)
 
+    def __setattr__(self, name: str, value) -> None:
+        super().__setattr__(name, value)
+        if name in ("_similarity", "scale", "neighbors", "position"):
+            self._settle()
+
+    def __setstate__(self, state: dict) -> None:
+        super().__setstate__(state)
+        self._settle()
+
+    def _settle(self) -> None:
+        """One word for what was chosen, for compilers; a scale or a position that learns has none."""
+        own = vars(self)
+        learns = self._parameters.get("scale") is not None or "position" in self._modules
+        chosen = (own.get("_similarity"), own.get("neighbors"), own.get("position"))
+        self._word = None if learns else settle(*chosen)
+
     def forward(
         self, x: Tensor, context: Tensor | Memory | None = None, *, neighbors: Neighbors | Graph | None = None
     ) -> Tensor:
@@ -135,15 +153,19 @@ class Attention(nn.Module):
         A context that is listened to many times may be passed as what `remember` makes of it.
         """
         query, key, value = self.project(x, context)
-        out = attend(
-            query,
-            key,
-            value,
-            similarity=self.similarity,
-            neighbors=self._heard(neighbors),
-            position=self.position,
-            dropout=self.dropout if self.training else 0.0,
-        )
+        dropout = self.dropout if self.training else 0.0
+        if self._word is not None and neighbors is None and is_dynamo_compiling():
+            out = attend_settled(self._word, query, key, value, dropout)
+        else:
+            out = attend(
+                query,
+                key,
+                value,
+                similarity=self.similarity,
+                neighbors=self._heard(neighbors),
+                position=self.position,
+                dropout=dropout,
+            )
         return self.output(self._merge(out))
 
     def step(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import torch
 from torch import Tensor
@@ -36,7 +37,7 @@ class Fused(Strategy):
             masked = problem.position is not None or not problem.neighbors.complete
             size, passes = problem.item * pairs, 4 + masked
             return Cost(pairs * pair_flops(problem), traffic(size, passes), 3 * size, 12)
-        causal = _plainly_causal(problem.neighbors, problem.queries, problem.keys)
+        causal = plainly_causal(problem.neighbors, problem.queries, problem.keys)
         masked = not (problem.neighbors.complete or causal) or problem.position is not None
         pairs *= 0.5 if causal and not masked else 1
         mask = _mask_size(problem) if masked else 0
@@ -66,7 +67,7 @@ class Fused(Strategy):
             return _with_dropout(call)
         query, key, value, scale = scaled(call)
         facts = call.facts
-        causal = call.position is None and _plainly_causal(facts, call.queries, call.keys)
+        causal = call.position is None and plainly_causal(facts, call.queries, call.keys)
         mask = None if causal or (facts.complete and call.position is None) else _mask(call)
         lead, width = query.shape[:-3], value.shape[-1]
         if len(lead) != 1:  # torch's fast paths take exactly one batch dimension
@@ -126,10 +127,11 @@ def _everyone_hears(call: Call) -> bool:
     return call.position is None and low <= 0 <= high and call.queries <= call.keys
 
 
-def _plainly_causal(facts, queries: int, keys: int) -> bool:
+def plainly_causal(facts, queries: int, keys: int) -> bool:
     if queries != keys:  # a branch, so that symbolic lengths give a plain bool, which torch insists on
         return False
-    return facts.interval is not None and tuple(facts.interval) == (0, float("inf"))
+    low, high = facts.interval or (1, 0)
+    return low == 0 and high == inf
 
 
 def _mask_size(problem) -> int:
