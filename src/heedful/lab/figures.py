@@ -77,11 +77,11 @@ def lines(result: Result, across: str, metrics: list[str], by: str, *, log: bool
     for plot, metric in zip(axes[0], metrics, strict=True):
         for colour, kind in zip(COLOURS, kinds, strict=False):
             points = sorted(
-                (chosen[across], summary.mean, min(values), max(values))
+                (chosen[across], summary.mean, min(seeds), max(seeds))
                 for key, chosen, _ in result.variants()
                 if chosen[by] == kind
                 and (summary := result.summary(key, metric)) is not None
-                and (values := result.values(key, metric).values())
+                and (seeds := result.values(key, metric).values())
             )
             if not points:
                 continue
