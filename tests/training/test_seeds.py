@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from heedful.training import Batches, Experiment, Patience, train_seeds
+from heedful.training import Batches, Experiment, Patience, stacked, train_seeds
 from heedful.training.stack import Unstackable
 from heedful.training.threads import Threads
 from heedful.training.workers import Unsendable
@@ -345,3 +345,27 @@ def test_threads_are_tried_and_left_as_they_were():
             assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("epochs", [1, 8, 37])
+def test_numbers_that_come_late_are_written_down_in_order(epochs, seed, monkeypatch):
+    """As on a GPU, which a stack is ahead of: the history is the loop's all the same."""
+    monkeypatch.setattr(stacked, "looks", lambda device: False)
+    experiment = examples.experiment(
+        model=lambda: nn.Linear(6, 3),
+        loss=lambda model, batch: F.cross_entropy(model(batch[0]), batch[1]),
+        batches=[(examples.X.float(), examples.Y)],
+        evaluate=None,
+        test=None,
+        with_optimizer="SGD",
+        epochs=epochs,
+    )
+    loop, stack = (
+        train_seeds(experiment, [seed, seed + 1], backend=name, progress=False)
+        for name in ("loop", "stacked")
+    )
+    for one, other in zip(loop, stack, strict=True):
+        assert [row["step"] for row in other.history.epochs] == list(range(1, epochs + 1))
+        for rows in ("steps", "epochs"):
+            a, b = (outcome.history.column("loss", rows) for outcome in (one, other))
+            assert a == pytest.approx(b, rel=1e-4)

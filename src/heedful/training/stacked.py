@@ -11,6 +11,7 @@ import copy
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from . import randomness, snapshot
 from .experiment import Experiment, Outcome
 from .feeds import Feeds, Joined
 from .history import Best, Recorder
-from .loop import check_options, evaluated, in_eval_mode
+from .loop import LATE, check_options, evaluated, in_eval_mode
 from .precision import Precision
 from .recorded import RecordedStack, make_capturable
 from .stack import Stack, Unstackable, changed_by
@@ -88,8 +89,11 @@ class _Stacked:
         self.recorders = [
             Recorder(copy.deepcopy(experiment.stop), None if store is None else store(seed)) for seed in seeds
         ]
+        self.look = looks(self.device)
         self.step = self.epoch = 0
         self.looked = False
+        self.noted = 0  # the step of the last evaluation
+        self.pending: list[Callable[[], None]] = []  # to be written down, once the numbers are there
         self.threads = Threads(worth=self.device.type == "cpu")
         self.outcomes: dict[int, Outcome] = {}
 
@@ -128,6 +132,7 @@ class _Stacked:
                 if experiment.every is None:
                     self._look()
         self._look()
+        self._settle()
         self._leave(dict.fromkeys(range(len(self.seeds)), "done"))
         return [self.outcomes[seed] for seed in seeds]
 
@@ -136,11 +141,27 @@ class _Stacked:
         self.step += 1
         totals = [sum(counts) for counts in zip(*(joined.counts for joined in window), strict=True)]
         means = self._computed(window, totals) if self.recording is None else self.recording(window, totals)
-        columns = dict(zip(means, torch.stack(list(means.values())).tolist(), strict=True))
-        self._check(columns["loss"])
+        self.pending.append(
+            partial(self._write, self.step, self.epoch, totals, list(means), torch.stack([*means.values()]))
+        )
+        if self.look:
+            self._settle()
+        elif len(self.pending) >= LATE:  # of the later half it has something to do meanwhile
+            self._settle(LATE // 2)
+
+    def _settle(self, later: int = 0) -> None:
+        """Write down what was measured, all but the last few; on an accelerator, wait for it."""
+        until = len(self.pending) - later
+        pending, self.pending = self.pending[:until], self.pending[until:]
+        for write in pending:
+            write()
+
+    def _write(self, step: int, epoch: int, totals: list[float], names: list[str], means: Tensor) -> None:
+        columns = dict(zip(names, means.tolist(), strict=True))
+        self._check(columns["loss"], step, epoch)
         for place, numbers in enumerate(zip(*columns.values(), strict=True)):
-            row = dict(zip(means, numbers, strict=True))
-            self.recorders[place].step(self.step, self.epoch, totals[place], row)
+            row = dict(zip(names, numbers, strict=True))
+            self.recorders[place].step(step, epoch, totals[place], row)
 
     def _computed(self, window: list[Joined], totals: list[float]) -> dict[str, Tensor]:
         """All that is done for a step, and what it measured, (seeds,) each."""
@@ -156,8 +177,8 @@ class _Stacked:
             found["loss"].sum().backward()
             for name, number in found.items():
                 means[name] = number.detach() + means[name] if name in means else number.detach()
-        if self.device.type == "cpu":  # elsewhere, looking at a number means to wait for it
-            self._check(means["loss"].tolist())
+        if self.look:
+            self._check(means["loss"].tolist(), self.step, self.epoch)
         if self.experiment.clip is not None:
             means["gradient_norm"] = self._clip(self.experiment.clip)
         self.optimizer.step()
@@ -177,15 +198,13 @@ class _Stacked:
         except Exception as error:  # alone it ran, so vmap is what it cannot be put under
             raise Unstackable(f"{what} cannot be called for all seeds at once: {error}") from error
 
-    def _check(self, losses: list[float]) -> None:
+    def _check(self, losses: list[float], step: int, epoch: int) -> None:
         for seed, value in zip(self.seeds, losses, strict=True):
             if not math.isfinite(value):
-                raise not_finite(
-                    value, f"step {self.step} (epoch {self.epoch}) of seed {seed}", self.optimizer
-                )
+                raise not_finite(value, f"step {step} (epoch {epoch}) of seed {seed}", self.optimizer)
         tolerance = 1e-3 if self.precision.dtype is None else 3e-2
         off = abs(losses[0] - self.first_loss) > tolerance * max(1, abs(self.first_loss))
-        if self.step == 1 and self.experiment.accumulate == 1 and off and not self.stack.together:
+        if step == 1 and self.experiment.accumulate == 1 and off and not self.stack.together:
             raise Unstackable(
                 f"stacked, the first loss of seed {self.seeds[0]} is {losses[0]:g}; alone it is "
                 f"{self.first_loss:g}. Something in the loss or the model does not follow vmap."
@@ -204,8 +223,13 @@ class _Stacked:
 
     def _look(self) -> None:
         """Evaluate every seed; those that have enough leave."""
-        if not self.seeds or self.step == (self.recorders[0].history.last or {"step": 0})["step"]:
+        if not self.seeds or self.step == self.noted:
             return
+        self.noted = self.step
+        if self.experiment.evaluate is None and not self.look:
+            self.pending.append(partial(self._note, self.step, self.epoch))  # it can wait for its numbers
+            return
+        self._settle()
         found: dict[str, Tensor] = {}
         if self.experiment.evaluate is not None:
             with torch.no_grad(), self.precision(), in_eval_mode(self.stack.model):
@@ -226,6 +250,11 @@ class _Stacked:
                 leaving[place] = f"{recorder.rule} at epoch {self.epoch}"
         if leaving:
             self._leave(leaving)
+
+    def _note(self, step: int, epoch: int) -> None:
+        """The row of an epoch that is not evaluated."""
+        for recorder in self.recorders:
+            recorder.evaluation(step, epoch, {})
 
     def _evaluated(self, model: nn.Module, _: Any) -> dict[str, Tensor]:
         return _as_tensors(self.experiment.evaluate(model), torch.zeros((), device=self.device))  # type: ignore[misc]
@@ -250,6 +279,11 @@ class _Stacked:
             if self.recording is not None:
                 self.recording.forget()
             self.feeds.keep(rest)
+
+
+def looks(device: torch.device) -> bool:
+    """Whether numbers are looked at as they come: elsewhere than on the CPU that means to wait for them."""
+    return device.type == "cpu"
 
 
 def _as_tensors(found: Any, like: Tensor) -> dict[str, Tensor]:
