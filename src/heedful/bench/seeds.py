@@ -9,7 +9,8 @@ their data and their random numbers are the same, and so are the weights they en
 The GCN is also written in plain PyTorch, with the graph as a sparse matrix: with the words as they come, a
 dense table, which is the loop people write, and with the words as a sparse matrix, too, whose nonzeros alone
 are dropped and multiplied, which is the fastest that plain PyTorch was brought to (`embedding_bag` and
-`index_add` are slower). That one is the plain loop the goal is about; the loop over our own layers says what of it stacking brings.
+`index_add` are slower). That one is the plain loop the goal is about; the loop over our own layers says what
+of it stacking brings.
 """
 
 from __future__ import annotations
