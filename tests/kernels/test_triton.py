@@ -340,6 +340,21 @@ def test_side_by_side(seed, heads, dim, dropout, biased, device, hubs):
         assert torch.allclose(x, y, atol=1e-9 * y.abs().max().item())
 
 
+def test_gradients_lie_where_numbers_were_kept(seed, device, hubs):
+    """Unless the graph is kept: then they can be taken again, and are the same bits."""
+    structure = random_structure(device, 9, 9, 60)
+    table = torch.randn(9, 3 * 6, device=device, requires_grad=True)
+    gradient = torch.randn(9, 3 * 4, device=device)
+    out = packed_attention(table, 3, structure)
+    kept = out.grad_fn.saved_tensors[-1]
+    before = kept.clone()
+    again = [torch.autograd.grad(out, table, gradient, retain_graph=True)[0] for _ in range(2)]
+    assert torch.equal(kept, before)
+    (last,) = torch.autograd.grad(out, table, gradient)
+    assert last.data_ptr() == kept.data_ptr()
+    assert all(torch.equal(last, found) and found.data_ptr() != kept.data_ptr() for found in again)
+
+
 def test_side_by_side_in_half_precision(seed, device):
     structure = random_structure(device, 9, 9, 60)
     table = torch.randn(9, 2 * 10, device=device).bfloat16().requires_grad_()

@@ -71,10 +71,8 @@ class _Packed(torch.autograd.Function):
         table = table.contiguous()
         q, k, v = parted(table, heads)
         nodes, dim = table.shape[0], v.shape[2]
-        wide = torch.promote_types(table.dtype, torch.float32)
-        out, lse = table.new_empty(nodes, heads * dim), table.new_empty(nodes, heads, dtype=wide)
-        plus = table.new_empty(nodes if save else 0, heads * dim)
-        mass = table.new_empty(nodes if save else 0, heads, dtype=wide)
+        out, kept = table.new_empty(nodes, heads * dim), _kept(table, heads, save)
+        plus, mass, lse = _found_in(kept, heads)
         if nodes and dim:
             with triton.on(table.device):
                 launch = triton.Launch(table, *alive(structure[:3]), out)
@@ -83,7 +81,7 @@ class _Packed(torch.autograd.Function):
                     launch, q, k, v, bias, dropping, slope, (out, lse, plus, mass), (heads, dim)
                 )
         ctx.settings = heads, structure, slope, dropout
-        ctx.save_for_backward(table, bias, seed, out, lse, plus, mass)
+        ctx.save_for_backward(table, bias, seed, out, *kept)
         ctx.set_materialize_grads(False)
         return out
 
@@ -91,7 +89,7 @@ class _Packed(torch.autograd.Function):
     def backward(ctx, gradient):
         if gradient is None:
             return (None,) * 8
-        table, bias, seed, *outputs = ctx.saved_tensors
+        table, bias, seed, *saved = ctx.saved_tensors
         heads, structure, slope, dropout = ctx.settings
         needs = ctx.needs_input_grad
         if torch.is_grad_enabled():  # this will be differentiated again
@@ -104,26 +102,58 @@ class _Packed(torch.autograd.Function):
         if not needs[0] or not len(structure.col) or not gradient.numel():
             d_table = torch.zeros_like(table) if needs[0] else None
             return d_table, gradient.sum(0) if needs[1] else None, *(None,) * 6
-        d_table, d_bias = _gradients(table, bias, seed, outputs, gradient, needs[1], *ctx.settings)
+        d_table, d_bias = _gradients(table, bias, seed, saved, gradient, needs[1], *ctx.settings)
         return d_table, d_bias, *(None,) * 6
 
 
-def _gradients(table, bias, seed, outputs, gradient, summed, heads, structure, slope, dropout):
+def _kept(table: Tensor, heads: int, save: bool) -> list[Tensor]:
+    """Room for what the backward pass asks for, [O⁺ | P⁺ | L] a node; in half precision apart, P⁺ and L wide.
+
+    Side by side they lie as the gradients of v, q and k will, which then need no room of their own.
+    """
+    nodes, width = table.shape
+    wide = torch.promote_types(table.dtype, torch.float32)
+    if save and wide == table.dtype:
+        return [torch.empty_like(table)]
+    return [
+        table.new_empty(nodes if save else 0, width - 2 * heads),
+        table.new_empty(nodes, (1 + save) * heads, dtype=wide),
+    ]
+
+
+def _found_in(kept: list[Tensor], heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(O⁺, P⁺, L)"""
+    width = kept[0].shape[1] - (2 * heads if len(kept) == 1 else 0)
+    return kept[0][:, :width], kept[-1][:, -2 * heads : -heads], kept[-1][:, -heads:]
+
+
+def _gradients(table, bias, seed, saved, gradient, summed, heads, structure, slope, dropout):
     """Of the table and, if `summed`, of the bias."""
     from . import sparse_triton as triton
 
     q, k, v = parted(table, heads)
     sizes = heads, v.shape[2]
+    out, *kept = saved
+    saved.clear()
+    plus, mass, lse = _found_in(kept, heads)
+    # Each node's numbers are read before its gradients are written over them, unless they will be read again.
+    over = len(kept) == 1 and not torch._C._autograd._get_current_graph_task_keep_graph()
     with triton.on(table.device):
         dropping = triton._dropping(dropout, seed, heads, False)
         launch = triton.Launch(table, *alive(structure[:3]), gradient)
-        # Written into the gradient where it will stand, once the outputs it is made from are gone.
-        dq = table.new_empty(len(table), heads)
-        asked, sums = triton.plain_listeners(launch, gradient, q, bias, outputs, dq, slope, sizes, summed)
-        outputs.clear()
-        d_table = torch.empty_like(table)
-        dq_place, dk, dv = parted(d_table, heads)
-        dq_place.squeeze(-1).copy_(dq)
+        dq = mass if over else table.new_empty(len(table), heads)
+        asked, sums = triton.plain_listeners(
+            launch, gradient, q, bias, (out, lse, plus, mass), dq, slope, sizes, summed
+        )
+        del out, plus, mass, lse
+        if over:
+            d_table = kept.pop()
+            _, dk, dv = parted(d_table, heads)
+        else:
+            kept.clear()
+            d_table = torch.empty_like(table)
+            dq_place, dk, dv = parted(d_table, heads)
+            dq_place.squeeze(-1).copy_(dq)
         del dq
         transposed = alive(structure.colptr() if callable(structure.colptr) else structure[3:])
         launch = triton.Launch(table, *transposed, gradient)

@@ -82,7 +82,7 @@ def forward(
     BLOCKS: tl.constexpr, TILE: tl.constexpr, LANES: tl.constexpr, SPLIT: tl.constexpr, PAD: tl.constexpr,
     ACC: tl.constexpr, WIDE: tl.constexpr, SAVE: tl.constexpr, SLOPE: tl.constexpr, THRESHOLD: tl.constexpr,
     SCALE: tl.constexpr, IMPLIED: tl.constexpr, Q_STEP: tl.constexpr, K_STEP: tl.constexpr,
-    V_STEP: tl.constexpr, BIASED: tl.constexpr,
+    V_STEP: tl.constexpr, NUMBER_STEP: tl.constexpr, PLUS_STEP: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
     program, block = part_of(tl.program_id(0), rows, pieces, BLOCKS, EACH, H)
     row, low, high, mine = slots_of(program, rowptr, rows, edges, pieces, SPLIT, WIDE)
@@ -148,7 +148,8 @@ def forward(
         else:
             finish(
                 bias, out, lse, plus, mass, row, rows, h, d, place, there, inside,
-                sum_, sum_positive, top, total, positive, H, D, EACH, WIDE, SAVE, BIASED,
+                sum_, sum_positive, top, total, positive,
+                H, D, EACH, NUMBER_STEP, PLUS_STEP, WIDE, SAVE, BIASED,
             )  # fmt: skip
 
 
@@ -156,8 +157,8 @@ def forward(
 def finish(
     bias, out, lse, plus, mass, row, rows, h, d, place, there, inside,
     sum_, sum_positive, top, total, positive,
-    H: tl.constexpr, D: tl.constexpr, EACH: tl.constexpr, WIDE: tl.constexpr, SAVE: tl.constexpr,
-    BIASED: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, EACH: tl.constexpr, NUMBER_STEP: tl.constexpr, PLUS_STEP: tl.constexpr,
+    WIDE: tl.constexpr, SAVE: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
     """Divide by the normaliser and write; a row that heard nobody gets 0, and L = ∞ makes its shares 0."""
     nobody = total == 0
@@ -165,15 +166,14 @@ def finish(
     mean = sum_ * share[:, None]
     if BIASED:
         mean += tl.load(bias + place, mask=inside, other=0).to(mean.dtype)
-    number = row * EACH + lying(h, rows * EACH, EACH, H, 1, WIDE)
-    if EACH != H:
-        place = lying(h, rows * (EACH * D), EACH, H, D, WIDE)[:, None] + d[None, :]
-    place = row * (EACH * D) + place
+    number = row * NUMBER_STEP + lying(h, rows * NUMBER_STEP, EACH, H, 1, WIDE)
     least = tl.where(nobody, float("inf"), top + tl.log(tl.where(nobody, 1.0, total)))
     tl.store(lse + number, least, mask=there)
-    tl.store(out + place, mean.to(out.dtype.element_ty), mask=inside)
+    at = row * (EACH * D) + lying(h, rows * (EACH * D), EACH, H, D, WIDE)[:, None] + d[None, :]
+    tl.store(out + at, mean.to(out.dtype.element_ty), mask=inside)
     if SAVE:
-        tl.store(plus + place, (sum_positive * share[:, None]).to(plus.dtype.element_ty), mask=inside)
+        at = row * PLUS_STEP + lying(h, rows * PLUS_STEP, EACH, H, D, WIDE)[:, None] + d[None, :]
+        tl.store(plus + at, (sum_positive * share[:, None]).to(plus.dtype.element_ty), mask=inside)
         tl.store(mass + number, positive * share, mask=there)
 
 
@@ -181,7 +181,8 @@ def finish(
 def merge(
     rowptr, rows, edges, parts, bias, out, lse, plus, mass,
     H: tl.constexpr, D: tl.constexpr, EACH: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr,
-    SPLIT: tl.constexpr, TOGETHER: tl.constexpr, SAVE: tl.constexpr, BIASED: tl.constexpr,
+    SPLIT: tl.constexpr, TOGETHER: tl.constexpr, NUMBER_STEP: tl.constexpr, PLUS_STEP: tl.constexpr,
+    SAVE: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
     """A hub's output from its pieces, each of which has a maximum of its own."""
     row, begin, last, within, mine = hub_at(tl.program_id(0), rowptr, rows, edges, SPLIT)
@@ -219,7 +220,8 @@ def merge(
                 sum_positive = sum_positive * less[:, None] + more
         finish(
             bias, out, lse, plus, mass, row, rows, h, d, place, there, inside,
-            sum_, sum_positive, top, total, positive, H, D, EACH, True, SAVE, BIASED,
+            sum_, sum_positive, top, total, positive,
+            H, D, EACH, NUMBER_STEP, PLUS_STEP, True, SAVE, BIASED,
         )  # fmt: skip
 
 
@@ -228,13 +230,14 @@ def listeners(
     gradient, out, plus, mass, q, bias, lse, table, normalisers, dq, sums, nodes, steps,
     H: tl.constexpr, D: tl.constexpr, HEADS: tl.constexpr, FEATURES: tl.constexpr, TILE: tl.constexpr,
     ACC: tl.constexpr, WIDE: tl.constexpr, SLOPE: tl.constexpr, HALF: tl.constexpr, Q_STEP: tl.constexpr,
-    DQ_STEP: tl.constexpr, BIASED: tl.constexpr, SUMMED: tl.constexpr,
+    DQ_STEP: tl.constexpr, NUMBER_STEP: tl.constexpr, PLUS_STEP: tl.constexpr, BIASED: tl.constexpr,
+    SUMMED: tl.constexpr,
 ):  # fmt: skip
     """dq, and in `table` what the speakers' pass gathers of a listener, side by side.
 
     (q, D, L); in half precision (L, q, D), where L takes two places and is read and written in `normalisers`,
     the same memory as float32. Each program writes what its nodes add to the gradient of a bias, into `sums`.
-    Copies are the grid's third dimension, H the heads of one.
+    Copies are the grid's third dimension, H the heads of one. `dq` may lie where `mass` does.
     """
     d = tl.arange(0, FEATURES)
     total = tl.zeros((TILE, FEATURES), ACC)
@@ -261,9 +264,12 @@ def listeners(
         if SUMMED:
             total += g
         dot = tl.sum(g * said, 1)
+        place = (i * PLUS_STEP + h * D)[:, None] + d[None, :]
         dot_positive = tl.sum(g * tl.load(plus + place, mask=inside, other=0).to(ACC), 1)
+        n = i * NUMBER_STEP + h
         positive = tl.load(mass + n, mask=there, other=0)
         change = (1 - SLOPE) * (dot_positive - dot * positive)
+        tl.debug_barrier()  # several threads may have asked for the same number
         tl.store(dq + i * DQ_STEP + h, change.to(dq.dtype.element_ty), mask=there)
         at = table + i * ((3 + HALF) * H) + 2 * HALF * H + h
         tl.store(at, tl.load(q + i * Q_STEP + h, mask=there, other=0).to(table.dtype.element_ty), mask=there)

@@ -210,7 +210,8 @@ def plain_forward(launch, q, k, v, bias, dropping, slope, outputs, sizes, copies
     parts = launch.parts(2 * H * D + 3 * H)
     common = {
         "H": H, "D": D, "EACH": each, "HEADS": shape.heads, "FEATURES": shape.features, "SPLIT": launch.split,
-        "SAVE": plus.numel() > 0, "BIASED": bias is not None, "num_warps": shape.warps,
+        "SAVE": plus.numel() > 0, "BIASED": bias is not None, "NUMBER_STEP": _steps(lse, copies)[1],
+        "PLUS_STEP": _steps(plus, copies)[1], "num_warps": shape.warps,
     }  # fmt: skip
     (near, q_step), (_, k_step), (far, v_step) = (_steps(t, copies) for t in (q, k, v))
     additive.forward[launch.programs(shape.blocks)](
@@ -236,7 +237,8 @@ def plain_listeners(
 ) -> tuple[Tensor, Tensor]:
     """dq, and the table of what speakers ask of their listeners; if `summed`, parts of the sum of g.
 
-    Of copies all is (copies, nodes, …), q and dq too may only have room between their nodes.
+    Of copies all is (copies, nodes, …), q and dq too may only have room between their nodes. `dq` may lie
+    where `mass` does.
     """
     (H, D), N, count = sizes, launch.rows, max(1, copies)
     out, lse, plus, mass = outputs
@@ -247,6 +249,7 @@ def plain_listeners(
     additive.listeners[grid](
         gradient, out, plus, mass, q, bias, lse, table, _wide(table, launch.sum), dq, sums, N, steps,
         SLOPE=slope, HALF=int(half), Q_STEP=_steps(q, copies)[1], DQ_STEP=_steps(dq, copies)[1],
+        NUMBER_STEP=_steps(lse, copies)[1], PLUS_STEP=_steps(plus, copies)[1],
         BIASED=bias is not None, SUMMED=summed, **shape, **launch.common, num_warps=4,
     )  # fmt: skip
     return table, sums
