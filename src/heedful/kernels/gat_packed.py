@@ -137,7 +137,7 @@ def _gradients(table, bias, seed, saved, gradient, summed, heads, structure, slo
     saved.clear()
     plus, mass, lse = _found_in(kept, heads)
     # Each node's numbers are read before its gradients are written over them, unless they will be read again.
-    over = len(kept) == 1 and not torch._C._autograd._get_current_graph_task_keep_graph()
+    over = len(kept) == 1 and not _kept_for_again()
     with triton.on(table.device):
         dropping = triton._dropping(dropout, seed, heads, False)
         launch = triton.Launch(table, *alive(structure[:3]), gradient)
@@ -159,3 +159,9 @@ def _gradients(table, bias, seed, saved, gradient, summed, heads, structure, slo
         launch = triton.Launch(table, *transposed, gradient)
         triton.plain_speakers(launch, gradient, asked, k, v, dk, dv, dropping, slope, sizes)
     return d_table, sums.sum(0).to(bias.dtype) if summed else None
+
+
+def _kept_for_again() -> bool:
+    """Whether this backward pass may be run again: what it was given must then stay as it is."""
+    keeps = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)  # not a public name
+    return keeps is None or keeps()
