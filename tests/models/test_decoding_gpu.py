@@ -1,6 +1,7 @@
 """Decoding with the place as a tensor: what the GPU records, run as it is on the CPU; recorded on a GPU."""
 
 import copy
+from weakref import ref
 
 import pytest
 import torch
@@ -99,6 +100,22 @@ def test_few_rows_with_torch_attending(seed, interpreted, monkeypatch):
             decoder = FewRows(gpt, 2, 24)
             assert decoder.masked
             assert torch.allclose(logits_of(decoder, gpt, tokens), gpt(tokens)[:, 4:], atol=1e-4)
+
+
+def test_a_text_that_slides_gives_its_turn_back(seed, monkeypatch):
+    """Else it would go on without the recording, which it holds itself."""
+    gpt, before, alive = model({}), GPT.decoder, []
+
+    def decoder(self, *rest):
+        alive.append([one() is not None for one in held])
+        made = before(self, *rest)
+        held.append(ref(made))
+        return made
+
+    held: list = []
+    monkeypatch.setattr(GPT, "decoder", decoder)
+    gpt.generate([1, 2, 3], 60, temperature=0)
+    assert len(alive) > 2 and not any(map(any, alive))
 
 
 def test_who_decodes_few_rows(seed, monkeypatch):
@@ -225,11 +242,13 @@ def test_a_recording_serves_one_text_at_a_time():
 
 
 @pytest.mark.gpu
-def test_two_texts_at_once_do_not_mix(seed):
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_two_texts_at_once_do_not_mix(seed, shape):
+    """The second goes without a recording; both slide."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    gpt, prompts = model({}).cuda(), torch.randint(11, (2, 4)).tolist()
-    alone = [[draw.token for draw in gpt.stream(prompt, 12, temperature=0)] for prompt in prompts]
-    streams = [gpt.stream(prompt, 12, temperature=0) for prompt in prompts]
+    gpt, prompts = model(shape).cuda(), torch.randint(11, (2, 4)).tolist()
+    alone = [[draw.token for draw in gpt.stream(prompt, 40, temperature=0)] for prompt in prompts]
+    streams = [gpt.stream(prompt, 40, temperature=0) for prompt in prompts]
     together = zip(*([draw.token for draw in draws] for draws in zip(*streams, strict=True)), strict=True)
     assert [list(text) for text in together] == alone

@@ -117,6 +117,8 @@ def _attention(layer: Attention, heard: CacheState, room: int) -> Callable[[Tens
         count = t + 1 if back >= t else int(back) + 1
         key, value = keys.narrow(2, t + 1 - count, count), values.narrow(2, t + 1 - count, count)
         mask = None if bias_of is None else bias_of.narrow(-1, room - count, count)
+        if mask is not None and mask.is_cuda:  # where it begins, a kernel of torch's may not read 16 bytes
+            mask = mask.clone(memory_format=torch.contiguous_format)
         out = F.scaled_dot_product_attention(query, key, value, mask, **options)
         return F.linear(out.reshape(rows, heads * width), out_weight, out_bias)
 

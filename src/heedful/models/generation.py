@@ -191,7 +191,7 @@ class Generation:
         for line, row in zip(self.tokens, rows, strict=True):
             line[: len(row)] = torch.tensor(row, device=device)
         self.uniform = _uniform(seed, len(rows), length).to(device) if temperature else None
-        self.follow: Callable[[Tensor], Tensor]
+        self.follow: Callable[[Tensor], Tensor] | None = None
         self.oldest = -1  # the place of the first token the model sees
 
     @property
@@ -222,8 +222,10 @@ class Generation:
         elif fresh:
             logits, state = self.model.step(self.tokens[:, oldest:place], None, last=True)
             rest = self.tokens.shape[1] - oldest
+            self.follow = None  # a recording is one text's at a time, and this is still that text
             self.follow = self.model.decoder(state, rest if self.window is None else min(rest, self.window))
         else:
+            assert self.follow is not None
             logits = self.follow(self.tokens[:, place - 1 : place])
         logits = logits[:, -1]
         if fresh and not logits.isfinite().any(-1).all():

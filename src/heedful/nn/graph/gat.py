@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from ...attention import Additive, attend
 from ...attention.neighbors import Neighbors
 from ...graphs import Graph
+from ...kernels import many_rows
 from ...kernels.gat_packed import packed_attention, packs
 from ...kernels.gat_stacked import stacked_attention, stacks
 from ...kernels.sparse import Structure
@@ -161,7 +162,7 @@ class GATConv(nn.Module):
         vectors = torch.stack((self.listener, self.speaker)).expand(2, self.heads, self.dim)
         scores = (self.weight.view(-1, 1, self.heads, self.dim) * vectors).sum(-1)  # (inputs, 2, heads)
         weight = torch.cat((self.weight, scores.flatten(1)), 1)
-        table = x @ weight if isinstance(x, Tensor) else product(x, weight)
+        table = many_rows.product(x, weight) if isinstance(x, Tensor) else product(x, weight)
         return packed_attention(table, self.heads, structure, **options)
 
     def _stacked(self, x: Features, structure: Structure, **options) -> Tensor:
