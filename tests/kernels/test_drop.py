@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from heedful.kernels.drop import CHUNK, drop
+from heedful.kernels.drop import CHUNK, drop, drop_positive
 from heedful.kernels.dropout import keep_mask
 
 
@@ -33,6 +33,37 @@ def test_derivatives(seed):
 
     def function(x):
         return drop(x.square(), 0.4, number)
+
+    assert torch.autograd.gradcheck(function, (x,), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(function, (x,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (7, 5), (3, 4, 2), (0, 4), (2 * CHUNK + 13,), (5, CHUNK)])
+def test_positive_is_after_a_relu(shape, dtype, seed):
+    """Value and gradient, also of a gradient that lies otherwise, and of what is no number."""
+    x, number = torch.randn(shape).to(dtype), torch.randint(2**62, (1,))
+    if x.numel() > 5:
+        x.view(-1)[:4] = torch.tensor([0.0, -0.0, torch.inf, -torch.inf])
+        x.view(-1)[4] = torch.nan
+    for given in (x, x.mT if x.dim() > 1 else x):
+        results = []
+        for function in (drop_positive, lambda x, *rest: drop(torch.relu(x), *rest)):
+            own = given.detach().clone(memory_format=torch.preserve_format).requires_grad_()
+            out = function(own, 0.4, number)
+            gradient = torch.arange(x.numel()).to(dtype).view(given.shape[::-1])
+            gradient = gradient.permute(tuple(reversed(range(x.dim()))))
+            results.append((out, *torch.autograd.grad(out, own, gradient)))
+        for found, wanted in zip(*results, strict=True):
+            kept = wanted.isfinite()  # a number that is none is dropped, or stays; its gradient is anybody's
+            assert torch.equal(found[kept], wanted[kept]) and found.dtype == dtype
+
+
+def test_derivatives_of_the_positive(seed):
+    x, number = torch.randn(4, 6, dtype=torch.float64, requires_grad=True), torch.randint(2**62, (1,))
+
+    def function(x):
+        return drop_positive(x.pow(3), 0.4, number)
 
     assert torch.autograd.gradcheck(function, (x,), check_forward_ad=True)
     assert torch.autograd.gradgradcheck(function, (x,))

@@ -7,7 +7,7 @@ import torch
 from torch.func import vmap
 
 from heedful import Additive, Graph, Softmax, attend
-from heedful.kernels.drop import drop
+from heedful.kernels.drop import drop, drop_positive
 from heedful.training.streams import Streams
 
 
@@ -104,42 +104,64 @@ def test_large_copies_run_as_they_would_alone(rate, seed):
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_copies_drop_what_they_would_drop_alone(seed):
+@pytest.fixture(params=[drop, drop_positive], ids=lambda way: way.__name__)
+def way(request):
+    """Dropout, and dropout after a ReLU: a function, and its gradient of ones."""
+
+    def gradient(x, rate, number):
+        ones = torch.ones_like(x) if request.param is drop else (x > 0).to(x.dtype)
+        return drop(ones, rate, number)
+
+    return request.param, gradient
+
+
+def test_copies_drop_what_they_would_drop_alone(way, seed):
+    drop, gradient_of = way
     x, numbers = torch.randn(4, 5, 7), torch.randint(2**62, (4, 1))
     x.requires_grad_()
-    out = vmap(lambda x, number: drop(x, 0.4, number))(x, numbers)
-    (gradient,) = torch.autograd.grad(out.sum(), x)
-    for n in range(4):
-        assert torch.equal(out[n], drop(x[n], 0.4, numbers[n]))
-        assert torch.equal(gradient[n], drop(torch.ones(5, 7), 0.4, numbers[n]))
+    for turned in (False, True):  # as the gradient of a batched product lies, and as the copies do
+        out = vmap(lambda x, number: drop(x, 0.4, number))(x, numbers)
+        weights = torch.ones(5, 4, 7).transpose(0, 1) if turned else torch.ones(4, 5, 7)
+        (gradient,) = torch.autograd.grad(out, x, weights)
+        for n in range(4):
+            assert torch.equal(out[n], drop(x[n], 0.4, numbers[n]))
+            assert torch.equal(gradient[n], gradient_of(x[n], 0.4, numbers[n]))
     shared = vmap(lambda number: drop(x[0], 0.4, number))(numbers)
     moved = vmap(lambda x: drop(x, 0.4, numbers[2]), in_dims=1)(x.transpose(0, 1))
+    between = vmap(lambda x: drop(x, 0.4, numbers[1]), in_dims=1)(x)  # copies lie between rows and features
+    (gradient,) = torch.autograd.grad(between, x, torch.randn(4, 5, 7).sign().transpose(0, 1))
+    assert torch.equal(
+        gradient.abs(), torch.stack([gradient_of(x[:, n], 0.4, numbers[1]) for n in range(5)], 1)
+    )
     for n in range(4):
         assert torch.equal(shared[n], drop(x[0], 0.4, numbers[n]))
         assert torch.equal(moved[n], drop(x[n], 0.4, numbers[2]))
 
 
-def test_copies_of_copies_drop_what_they_would_drop_alone(seed):
+def test_copies_of_copies_drop_what_they_would_drop_alone(way, seed):
+    drop, gradient_of = way
     x, numbers = torch.randn(2, 3, 5, requires_grad=True), torch.randint(2**62, (2, 3, 1))
     out = vmap(vmap(lambda x, number: drop(x, 0.4, number)))(x, numbers)
     (gradient,) = torch.autograd.grad(out.sum(), x)
     for n in range(2):
         for m in range(3):
             assert torch.equal(out[n, m], drop(x[n, m], 0.4, numbers[n, m]))
-            assert torch.equal(gradient[n, m], drop(torch.ones(5), 0.4, numbers[n, m]))
+            assert torch.equal(gradient[n, m], gradient_of(x[n, m], 0.4, numbers[n, m]))
 
 
-def test_shared_numbers_hear_of_every_copy(seed):
+def test_shared_numbers_hear_of_every_copy(way, seed):
+    drop, gradient_of = way
     x, numbers = torch.randn(6, dtype=torch.float64, requires_grad=True), torch.randint(2**62, (3, 1))
     (found,) = torch.autograd.grad(vmap(lambda number: drop(x, 0.5, number))(numbers).sum(), x)
-    torch.testing.assert_close(found, sum(drop(torch.ones_like(x), 0.5, number) for number in numbers))
+    torch.testing.assert_close(found, sum(gradient_of(x, 0.5, number) for number in numbers))
     assert torch.autograd.gradgradcheck(
         lambda x: vmap(lambda number: drop(x.square(), 0.5, number))(numbers), (x,)
     )
 
 
-def test_dropping_can_be_differentiated_by_torch_func(seed):
+def test_dropping_can_be_differentiated_by_torch_func(way, seed):
+    drop, gradient_of = way
     x, number = torch.randn(6, dtype=torch.float64), torch.randint(2**62, (1,))
     jacobian = torch.func.jacrev(lambda x: drop(x, 0.5, number))(x)
-    torch.testing.assert_close(jacobian, torch.diag(drop(torch.ones_like(x), 0.5, number)))
+    torch.testing.assert_close(jacobian, torch.diag(gradient_of(x, 0.5, number)))
     torch.testing.assert_close(torch.func.jacfwd(lambda x: drop(x, 0.5, number))(x), jacobian)

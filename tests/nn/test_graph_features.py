@@ -143,3 +143,37 @@ def test_errors_teach(seed):
         nn.product([[1.0]], torch.randn(1, 5))
     with pytest.raises(ValueError, match="x has 20 features; the layer takes 21"):
         nn.GCNConv(21, 4)(Graph.from_dense(mostly_zeros()), Graph.complete(12))
+
+
+@pytest.mark.parametrize("outputs", [1, 7, 16, 20])
+@pytest.mark.parametrize("shape", [(9, 5), (2, 9, 5), (0, 5)])
+def test_products_of_copies(shape, outputs, seed):
+    """Under vmap over weights, over both, and over features; second derivatives, too."""
+    x, weight = torch.randn(3, *shape, dtype=DOUBLE), torch.randn(3, 5, outputs, dtype=DOUBLE)
+    x.requires_grad_()
+    weight.requires_grad_()
+    wanted = torch.stack([a @ b for a, b in zip(x, weight, strict=True)])
+    cases = [
+        ((0, 0), x, weight, wanted),
+        ((None, 0), x[0], weight, x[:1] @ weight.view(3, *[1] * (len(shape) - 2), 5, -1)),
+    ]
+    cases.append(((0, None), x, weight[0], x @ weight[0]))
+    for dims, a, b, expected in cases:
+        found = torch.vmap(nn.product, dims)(a, b)
+        torch.testing.assert_close(found, expected)
+        if x.numel():
+            results = []
+            for out in (found, expected):
+                first = torch.autograd.grad(
+                    out.square().sum(), [x, weight], create_graph=True, retain_graph=True
+                )
+                results.append(
+                    [
+                        *first,
+                        *torch.autograd.grad(
+                            sum(t.square().sum() for t in first), [x, weight], retain_graph=True
+                        ),
+                    ]
+                )
+            for one, other in zip(*results, strict=True):
+                torch.testing.assert_close(one, other)

@@ -123,3 +123,33 @@ def test_shared_tensors_and_own_generators_are_refused(seed):
         torch.vmap(filled)(torch.arange(3))
     with pytest.raises(ValueError, match="generator of its own"):
         torch.vmap(generated)(torch.arange(3))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("kind", ["usual", "ignored", "smoothed", "own", "weighted", "chances", "rows"])
+def test_cross_entropy_is_cross_entropy(kind, reduction, seed):
+    """The short way and where it is not taken."""
+    x, target = torch.randn(3, 6, 4, dtype=torch.float64, requires_grad=True), torch.randint(4, (6,))
+    options: dict = {"reduction": reduction}
+    if kind == "ignored":
+        target[2] = -100
+    if kind == "smoothed":
+        options["label_smoothing"] = 0.1
+    if kind == "weighted":
+        options["weight"] = torch.rand(4, dtype=torch.float64)
+    if kind == "chances":
+        target = torch.rand(6, 4, dtype=torch.float64)
+    if kind == "rows":  # classes in the middle
+        x, target = torch.randn(3, 2, 4, 5, dtype=torch.float64, requires_grad=True), torch.randint(4, (2, 5))
+    targets = torch.randint(4, (3, 6)) if kind == "own" else torch.stack([target] * 3)
+    streams = Streams(starts(seed))
+
+    def inside(index, x, own):
+        with streams.within(index):
+            return F.cross_entropy(x, own if kind == "own" else target, **options)
+
+    found = torch.vmap(inside)(torch.arange(3), x, targets)
+    wanted = torch.stack([F.cross_entropy(a, b, **options) for a, b in zip(x, targets, strict=True)])
+    torch.testing.assert_close(found, wanted)
+    for one, other in zip(*(torch.autograd.grad(y.sum(), x) for y in (found, wanted)), strict=True):
+        torch.testing.assert_close(one, other)

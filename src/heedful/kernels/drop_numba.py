@@ -10,22 +10,23 @@ from .sparse_common import head_keys, mixed
 
 
 @njit(nogil=True, cache=True)
-def drop_rows(first, last, bounds, x, seed, threshold, scale, out):
-    """out[n] = scale · x[n] where n is kept, else 0, for n from bounds[first] to bounds[last]."""
+def drop_rows(first, last, bounds, x, seed, threshold, scale, floor, out):
+    """out[n] = scale · max(x[n], floor) where n is kept, else 0, for n from bounds[first] to bounds[last]."""
     key, nothing, start = head_keys(seed, 1)[0], x.dtype.type(0), bounds[first]
     x, out = x[start : bounds[last]], out[start : bounds[last]]  # counted from 0, the loop vectorises
     for n in range(len(x)):
         bits = mixed(key + np.uint64(start + n) * GOLDEN) >> np.uint64(11)
-        out[n] = scale * x[n] if bits >= threshold else nothing
+        out[n] = scale * (floor if x[n] < floor else x[n]) if bits >= threshold else nothing
 
 
 BLOCK, LONG = 1024, 64  # numbers in a block; features that make a loop long enough
 
 
 @njit(nogil=True, cache=True)
-def drop_copies(first, last, bounds, x, seeds, threshold, scale, out):
+def drop_copies(first, last, bounds, x, seeds, threshold, scale, floor, out):
     """The same for copies with a seed each, lying between the rows (R, S, F) and the features they count:
-    out[r, s, f] = scale · x[r, s, f] where copy s keeps r·F + f. With x (R, 1, F), all copies share it.
+    out[r, s, f] = scale · max(x[r, s, f], floor) where copy s keeps r·F + f. With x (R, 1, F), all copies
+    share it.
     """
     copies, features = out.shape[1:]
     keys, nothing, own = head_keys(seeds, copies), x.dtype.type(0), x.shape[1] > 1
@@ -35,7 +36,8 @@ def drop_copies(first, last, bounds, x, seeds, threshold, scale, out):
                 source, target, key = x[r, s if own else 0], out[r, s], keys[s]
                 for f in range(features):
                     bits = mixed(key + np.uint64(r * features + f) * GOLDEN) >> np.uint64(11)
-                    target[f] = scale * source[f] if bits >= threshold else nothing
+                    above = floor if source[f] < floor else source[f]
+                    target[f] = scale * above if bits >= threshold else nothing
         return
     # Rows go in blocks: key + counter is that of the first block plus a constant, so that the inner loop runs
     # straight through memory, however few the copies or the features.
@@ -59,5 +61,18 @@ def drop_copies(first, last, bounds, x, seeds, threshold, scale, out):
             block = repeated
         for n in range(count):
             bits = mixed(base[n] + offset) >> np.uint64(11)
-            target[n] = scale * block[n] if bits >= threshold else nothing
+            target[n] = scale * (floor if block[n] < floor else block[n]) if bits >= threshold else nothing
         start = stop
+
+
+@njit(nogil=True, cache=True)
+def let_through(first, last, bounds, gradient, kept, scale, swapped, out):
+    """out[r, s, f] = scale · gradient[r, s, f] where kept[r, s, f] is more than 0, else 0. The gradient may
+    lie with copies before the rows, `swapped`.
+    """
+    nothing = kept.dtype.type(0)
+    for r in range(bounds[first], bounds[last]):
+        for s in range(kept.shape[1]):
+            source, by, target = gradient[s, r] if swapped else gradient[r, s], kept[r, s], out[r, s]
+            for f in range(kept.shape[2]):
+                target[f] = nothing if by[f] <= 0 else scale * source[f]

@@ -21,8 +21,8 @@ FEWEST_ROWS = 1 << 14  # with fewer a product takes no longer than starting it
 WIDEST = 512  # columns of either side
 PROGRAMS = 264  # that take a chunk of rows each for dW: two for every multiprocessor of an H100 or H200
 MOST_COLUMNS = 128  # a program
-# (bf16x6, six products of three bfloat16 numbers each, is as accurate and took a quarter less; but with blocks
-# of 64 inner columns Triton 3.6 made kernels of it that read what is not theirs.)
+# (bf16x6, six products of three bfloat16 numbers each, is as accurate and took a quarter less; but with
+# blocks of 64 inner columns Triton 3.6 made kernels of it that read what is not theirs.)
 PRECISION = "tf32x3"
 FASTER_ON = frozenset({(9, 0)})  # compute capabilities they were measured on: H100's and H200's
 

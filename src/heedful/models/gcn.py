@@ -68,7 +68,12 @@ class GCN(Model):
     def forward(self, x: Features, graph: Graphs) -> Tensor:
         """Logits (..., nodes, classes) of x (..., nodes, features), dense or sparse."""
         graphs = each("GCN", graph, len(self.layers))
-        dropout = self.input_dropout
-        for layer, after, one in zip(self.layers, self.after, graphs, strict=True):
-            x, dropout = after(layer(dropout(x), one), x, one), self.dropout
+        heard = self.input_dropout(x)
+        for n, (layer, after, one) in enumerate(zip(self.layers, self.after, graphs, strict=True), 1):
+            z, last = layer(heard, one), n == len(graphs)
+            if after.residual:
+                x = after(z, x, one)
+                heard = x if last else self.dropout(x)
+            else:
+                x = heard = after(z, x, one, None if last else self.dropout)
         return x  # type: ignore[return-value]

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from ..attention import Everyone, Segments
 from ..attention.neighbors import Neighbors
 from ..graphs import Graph
+from ..nn import Dropout
 from ..nn.checks import check_choice
 from ..nn.graph.affine import Affine
 from ..nn.graph.features import Features, dense
@@ -54,12 +55,16 @@ class After(nn.Module):
         self.norm = None if norm is None else NORMS[norm](outputs)
         self.skip = Affine(inputs, outputs, bias=False) if residual and inputs != outputs else None
 
-    def forward(self, z: Tensor, x: Features, graph: Graph) -> Tensor:
-        z = ACTIVATIONS[self.activation](z if self.norm is None else self.norm(z))
-        if not self.residual:
-            return z
-        own = dense(x, z.dtype) if self.skip is None else self.skip(x)
-        return z + of_listeners(own, graph)
+    def forward(self, z: Tensor, x: Features, graph: Graph, dropout: Dropout | None = None) -> Tensor:
+        """With `dropout`, what it makes of the result."""
+        z = z if self.norm is None else self.norm(z)
+        if dropout is not None and self.activation == "relu" and not self.residual:
+            return dropout.after_relu(z)
+        z = ACTIVATIONS[self.activation](z)
+        if self.residual:
+            own = dense(x, z.dtype) if self.skip is None else self.skip(x)
+            z = z + of_listeners(own, graph)
+        return z if dropout is None else dropout(z)
 
     def extra_repr(self) -> str:
         return f"{self.activation}{', residual' if self.residual else ''}"

@@ -11,10 +11,11 @@ from torch import Tensor, nn, strided
 from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from ...attention.transforms import forward_mode_active, functorch_active
+from ...attention.transforms import forward_mode_active
 from ...graphs import Graph
 from ...graphs.structure import lasting
-from ...kernels.drop import drop
+from ...kernels import batching
+from ...kernels.drop import drop, drop_positive
 from ..checks import check_share
 
 Features = Tensor | Graph
@@ -36,11 +37,40 @@ def product(x: Features, weight: Tensor) -> Tensor:
     if isinstance(x, Graph):
         return x.propagate(weight).to(weight.dtype)
     outputs = weight.shape[1]
-    if outputs < LANES and functorch_active() and x.device.type == "cpu":
-        # Many copies are one batched product: with whole registers of columns it takes a third of the time.
-        return (x @ F.pad(weight, (0, LANES - outputs)))[..., :outputs]
+    if outputs < LANES and x.device.type == "cpu" and batching.only_vmap() and not forward_mode_active():
+        return batching.apply(_FewColumns, x, weight)
     # The same as x @ weight, laid out as matrix libraries like it: of few columns, three times as fast.
     return F.linear(x, weight.T.contiguous())
+
+
+class _FewColumns(torch.autograd.Function):
+    """X W for many copies at once: with whole registers of columns a batched product takes a third of the
+    time, and so does the one with Xᵀ when it is turned around.
+    """
+
+    @staticmethod
+    def forward(x, weight):
+        outputs = weight.shape[-1]
+        return (x @ F.pad(weight, (0, LANES - outputs)))[..., :outputs]
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        return gradient @ weight.mT, (gradient.mT @ x).mT
+
+    @staticmethod
+    def vmap(info, in_dims, x, weight):
+        x, weight = (
+            t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
+            for t, dim in zip((x, weight), in_dims, strict=True)
+        )
+        if x.dim() != 3:  # rows of more than one kind are rows
+            return batching.apply(_FewColumns, x.flatten(1, -2), weight).unflatten(1, x.shape[1:-1]), 0
+        return batching.apply(_FewColumns, x, weight), 0
 
 
 def dropout(x: Features, rate: float, training: bool = True) -> Features:
@@ -64,11 +94,12 @@ def _dropped(x: Features, rate: float) -> Features:
     return Graph(x.structure, weight=_zeroed(values, rate), sizes=x.sizes)
 
 
-def _zeroed(x: Tensor, rate: float) -> Tensor:
+def _zeroed(x: Tensor, rate: float, positive: bool = False) -> Tensor:
     eager = type(x) in (Tensor, nn.Parameter) and not torch.compiler.is_compiling()
     if not eager or x.device.type != "cpu" or forward_mode_active():
-        return F.dropout(x, rate)
-    return drop(x, rate, torch.randint(torch.iinfo(torch.int64).max, (1,)))
+        return F.dropout(F.relu(x) if positive else x, rate)
+    way = drop_positive if positive else drop
+    return way(x, rate, torch.randint(torch.iinfo(torch.int64).max, (1,)))
 
 
 class Dropout(nn.Module):
@@ -89,6 +120,12 @@ class Dropout(nn.Module):
     def forward(self, x: Features) -> Features:
         x = as_features(x)
         return _dropped(x, self.rate) if self.training and self.rate > 0 else x
+
+    def after_relu(self, x: Tensor) -> Tensor:
+        """self(relu(x)), on the CPU in one pass."""
+        if not (self.training and self.rate > 0) or self._forward_hooks or self._forward_pre_hooks:
+            return self(F.relu(x))
+        return _zeroed(x, self.rate, positive=True)
 
     def extra_repr(self) -> str:
         return f"{self.rate:g}"
