@@ -6,6 +6,8 @@ own dropout draws its numbers one after another, 12 ns each; hashed, they come o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -44,7 +46,7 @@ def _dropped_copies(x: Tensor, rate: float, seeds: Tensor, floor: float = ALL) -
     return _filled(drop_copies, _bounds(shape), x.contiguous(), seeds, rate, floor, shape)
 
 
-def _bounds(shape: tuple[int, int, int]) -> np.ndarray:
+def _bounds(shape: Sequence[int]) -> np.ndarray:
     """Rows of (R, S, F), so many at a time as make a piece of work."""
     step = max(1, CHUNK // max(1, shape[1] * shape[2]))
     return np.arange(0, shape[0] + step, step).clip(max=shape[0])
