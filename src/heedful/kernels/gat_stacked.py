@@ -7,7 +7,8 @@ batched product puts them, one behind the other, and their gradients go where it
 nothing is turned over or added up in between. l·z and s·z are made on the way through z, as are the gradients
 of l and s, and the part of z's gradient that comes through them is added where the rest is made. For a
 layer's x that is sparse this is less than a product with [W | W l | W s] (`gat_packed.py`), where every
-nonzero would have a quarter more columns.
+nonzero would have a quarter more columns. Of inputs in half precision l·z and s·z stay in float32: rounded,
+a score near 0 would change its sign or lose it, and with that its slope.
 
 For one vmap and nothing else; others (torch.func's derivatives, forward mode, compile) go the general way.
 """
@@ -115,7 +116,7 @@ class _Stacked(torch.autograd.Function):
         (copies, nodes, width), (_, heads, dim) = z.shape, listener.shape
         wide = torch.promote_types(z.dtype, torch.float32)
         out = z.new_empty(copies, nodes, width)
-        near = z.new_empty(copies, nodes, 2 * heads)  # q and k
+        near = z.new_empty(copies, nodes, 2 * heads, dtype=wide)  # q and k
         lse = z.new_empty(copies, nodes, heads, dtype=wide)
         plus = z.new_empty(copies if save else 0, nodes, width)
         mass = z.new_empty(copies if save else 0, nodes, heads, dtype=wide)

@@ -235,9 +235,10 @@ def listeners(
 ):  # fmt: skip
     """dq, and in `table` what the speakers' pass gathers of a listener, side by side.
 
-    (q, D, L); in half precision (L, q, D), where L takes two places and is read and written in `normalisers`,
-    the same memory as float32. Each program writes what its nodes add to the gradient of a bias, into `sums`.
-    Copies are the grid's third dimension, H the heads of one. `dq` may lie where `mass` does.
+    (q, D, L); of q in half precision (L, q, D), where L takes two places and is read and written in
+    `normalisers`, the same memory as float32. Each program writes what its nodes add to the gradient of a
+    bias, into `sums`. Copies are the grid's third dimension, H the heads of one. `dq` may lie where `mass`
+    does.
     """
     d = tl.arange(0, FEATURES)
     total = tl.zeros((TILE, FEATURES), ACC)

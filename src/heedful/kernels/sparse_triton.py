@@ -242,8 +242,8 @@ def plain_listeners(
     """
     (H, D), N, count = sizes, launch.rows, max(1, copies)
     out, lse, plus, mass = outputs
-    half = out.dtype != launch.sum
-    table = gradient.new_empty((3 + half) * count * N * H, dtype=out.dtype)
+    half = q.dtype != launch.sum
+    table = gradient.new_empty((3 + half) * count * N * H, dtype=q.dtype)
     grid, steps, shape = _through(N, H, D, count)
     sums = gradient.new_empty((count * grid[0] if summed else 0, H * D), dtype=launch.sum)
     additive.listeners[grid](
