@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from heedful import attend, explain
+from heedful import Alibi, Causal, attend, explain
 from heedful.attention.calibrate import example
 from heedful.attention.strategies import STRATEGIES
 
@@ -129,3 +129,14 @@ def test_memory_does_not_grow_with_pairs(name, seed):
         tensors, options = drawn(problem, seed, DEVICE, length=length)
         peaks.append(peak_memory(lambda t=tensors, o=options: gradients(t, o, name), DEVICE))
     assert peaks[1] <= 6 * peaks[0]
+
+
+@pytest.mark.parametrize("queries", [1, 20, 100, 127, 128, 130])
+def test_flex_with_heads_that_share_keys(queries, seed):
+    """Few queries are another kernel of torch's, which does not take every group of heads."""
+    query = torch.randn(2, 6, queries, 32, device=DEVICE)
+    key, value = torch.randn(2, 2, 3, 130, 32, device=DEVICE)
+    options = {"position": Alibi(), "neighbors": Causal()}
+    found = attend(query, key, value, strategy="flex", **options)
+    wanted = attend(query.double(), key.double(), value.double(), strategy="reference", **options)
+    assert (found - wanted).norm() <= 1e-4 * wanted.norm()

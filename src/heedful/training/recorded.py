@@ -80,8 +80,7 @@ class CapturedStep:
         seen[:] = [*seen[1 - WARM :], leaves]
         if len(seen) < WARM or len(self._recordings) >= MOST:
             return self._as_usual(window, place, judge=len(seen) > 1)  # the first may compile and wait
-        generator = torch.cuda.default_generators[torch.cuda.current_device()]
-        spare = generator.clone_state()
+        generator, spare = _generator()
         try:
             with nullcontext() if self._rates is None else self._rates.on_the_gpu():
                 recording = _Recording(self.take, seen, form, place, float(sum(counts)))
@@ -201,6 +200,12 @@ class _Rates:
                 part["lr"] = rate
 
 
+def _generator() -> tuple[torch.Generator, torch.Generator]:
+    """The GPU's generator, and one in its state to put in its place."""
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    return generator, generator.clone_state()
+
+
 class CapturedEvaluation:
     """evaluate(model) recorded, if all it finds are tensors on the GPU."""
 
@@ -220,10 +225,12 @@ class CapturedEvaluation:
             )
             self.suited = self.suited and tensors
             return found
+        generator, spare = _generator()
         try:
             self.replay = captured(lambda: self.evaluate(model), warm=1)
         except Exception as error:
             self.suited = False
+            generator.graphsafe_set_state(spare)  # the one it had still takes itself to be recorded
             warnings.warn(f"train(capture=True): evaluate cannot be recorded: {error}", stacklevel=4)
             torch.cuda.synchronize()
         return self(model)

@@ -17,6 +17,11 @@ from .fused import scaled
 
 SHAPES = 256  # compiled for each; past eight torch would run without its kernel, a hundred times slower
 
+SHORT = (
+    128  # queries below which torch takes another kernel, whose rows are the queries of all heads of a group
+)
+# together: with more than 128 of them it has none to choose
+
 
 class Flex(Strategy):
     name = "flex"
@@ -57,6 +62,9 @@ class Flex(Strategy):
         lead = query.shape[:-3]
         query, key, value = (x.flatten(0, -4) if len(lead) else x[None] for x in (query, key, value))
         queries, keys, neighbors, table = call.queries, call.keys, call.neighbors, call.table()
+        repeats = query.shape[-3] // key.shape[-3]
+        if repeats > 1 and queries < SHORT:
+            key, value = (x.repeat_interleave(repeats, -3) for x in (key, value))
         if not torch.is_grad_enabled():  # FlexAttention refuses what could want a gradient, wanted or not
             query, key, value = query.detach(), key.detach(), value.detach()
             table = None if table is None else table.detach()
