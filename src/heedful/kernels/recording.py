@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+
+
+@contextmanager
+def recorded_in(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
+    """What is told the GPU within goes into the graph.
+
+    Torch sets the place in its random numbers to 0 on the stream that is recorded, and to the right one on
+    ours when the graph is first replayed, and has neither wait for the other: on a busy GPU the 0 came last,
+    and the first replay drew what had been drawn before.
+    """
+    with torch.cuda.graph(graph):
+        yield
+    torch.cuda.synchronize()
 
 
 def captured(step: Callable[[], Any], *, warm: int = 3) -> Callable[[], Any]:
@@ -29,7 +43,7 @@ def captured(step: Callable[[], Any], *, warm: int = 3) -> Callable[[], Any]:
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     torch.clear_autocast_cache()  # copies of weights made while warming would be read, and never made anew
-    with torch.cuda.graph(graph):
+    with recorded_in(graph):
         found = step()
     torch.clear_autocast_cache()  # nor may anyone else read those that lie in the recording
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ..kernels.recording import captured
+from ..kernels.recording import captured, recorded_in
 from .step import Found, Step
 
 WARM = 3  # steps seen until one is recorded: they compile, plan, and make the optimizer's state
@@ -143,7 +143,7 @@ class _Recording:
         self.changing = [(n, own[n]) for n, same in enumerate(stays) if not same]
         self.graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
-        with torch.cuda.graph(self.graph):
+        with recorded_in(self.graph):
             _, self.found = take.computed(tree_unflatten(own, form), place)
 
     def repeats(self, window: list, settings: tuple) -> bool:
