@@ -230,3 +230,24 @@ def test_errors_teach(build, says):
 def test_repr_tells_the_size():
     text = repr(models.GAT(1433, 8, 7))
     assert "92,373 parameters" in text and "hidden=8" in text
+
+
+def test_dropout_that_is_watched_or_replaced(seed):
+    """Computed together with the ReLU before it, it is seen by hooks all the same, and any module will do."""
+    graph, x = Graph.from_edges(*torch.randint(20, (2, 60)), nodes=20), torch.randn(20, 12)
+    model, calls = GCN(12, 8, 3, layers=3), []
+    handles = [
+        model.dropout.register_forward_hook(lambda *_: calls.append("forward")),
+        model.dropout.register_full_backward_hook(lambda *_: calls.append("backward")),
+    ]
+    model(x, graph).sum().backward()
+    assert (
+        calls.count("forward") == 3 and calls.count("backward") >= 2
+    )  # nobody asks for the input's gradient
+    for handle in handles:
+        handle.remove()
+    whole = model.eval()(x, graph)
+    model.train()
+    for other in (torch.nn.Identity(), torch.nn.Dropout(0.0)):
+        model.dropout = model.input_dropout = other
+        torch.testing.assert_close(model(x, graph), whole)

@@ -55,11 +55,11 @@ class After(nn.Module):
         self.norm = None if norm is None else NORMS[norm](outputs)
         self.skip = Affine(inputs, outputs, bias=False) if residual and inputs != outputs else None
 
-    def forward(self, z: Tensor, x: Features, graph: Graph, dropout: Dropout | None = None) -> Tensor:
+    def forward(self, z: Tensor, x: Features, graph: Graph, dropout: nn.Module | None = None) -> Tensor:
         """With `dropout`, what it makes of the result."""
         z = z if self.norm is None else self.norm(z)
-        if dropout is not None and self.activation == "relu" and not self.residual:
-            return dropout.after_relu(z)
+        if isinstance(dropout, Dropout) and self.activation == "relu" and not self.residual:
+            return dropout(z, relu=True)
         z = ACTIVATIONS[self.activation](z)
         if self.residual:
             own = dense(x, z.dtype) if self.skip is None else self.skip(x)

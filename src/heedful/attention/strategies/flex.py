@@ -16,11 +16,9 @@ from .base import Strategy, no_pairs
 from .fused import scaled
 
 SHAPES = 256  # compiled for each; past eight torch would run without its kernel, a hundred times slower
-
-SHORT = (
-    128  # queries below which torch takes another kernel, whose rows are the queries of all heads of a group
-)
-# together: with more than 128 of them it has none to choose
+# Fewer queries go to another kernel of torch's, whose rows are the queries of all heads that share a key: of
+# more than 128 rows it has none to choose.
+SHORT = 128
 
 
 class Flex(Strategy):

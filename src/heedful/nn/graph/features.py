@@ -117,15 +117,13 @@ class Dropout(nn.Module):
         check_share("Dropout", rate=rate)
         self.rate = rate
 
-    def forward(self, x: Features) -> Features:
-        x = as_features(x)
-        return _dropped(x, self.rate) if self.training and self.rate > 0 else x
-
-    def after_relu(self, x: Tensor) -> Tensor:
-        """self(relu(x)), on the CPU in one pass."""
-        if not (self.training and self.rate > 0) or self._forward_hooks or self._forward_pre_hooks:
-            return self(F.relu(x))
-        return _zeroed(x, self.rate, positive=True)
+    def forward(self, x: Features, relu: bool = False) -> Features:
+        """With `relu`, of relu(x), a dense table; on the CPU in one pass."""
+        x, dropping = as_features(x), self.training and self.rate > 0
+        if relu:
+            assert isinstance(x, Tensor)
+            return _zeroed(x, self.rate, positive=True) if dropping else F.relu(x)
+        return _dropped(x, self.rate) if dropping else x
 
     def extra_repr(self) -> str:
         return f"{self.rate:g}"
