@@ -29,6 +29,7 @@ from .generation import Generates
 from .maps import attention_maps
 from .model import Model
 
+SHRUNK = {"all": ("attention", "feed_forward"), "attention": ("attention",), "none": ()}
 POSITIONS = ("rotary", "learned", "sinusoidal", "alibi", "relative", "t5", "none")
 
 
@@ -52,8 +53,9 @@ class GPT(Generates, Model):
         neighbors: "causal", or narrower: "causal & window(64)".
         dropout: of embeddings, of attention weights and of what each branch adds.
         tied: the last matrix is the embedding, as in GPT-2.
+        shrunk: which branches begin small, "all" (as in GPT-2), "attention" or "none".
 
-    Weights begin as N(0, 0.02²), those that end a branch as N(0, 0.02² / 2·layers).
+    Weights begin as N(0, 0.02²), those that end a branch that is shrunk as N(0, 0.02² / 2·layers).
 
     >>> import torch
     >>> from heedful.models import GPT
@@ -103,10 +105,12 @@ class GPT(Generates, Model):
         tied: bool = False,
         eps: float | None = None,
         learned_scale: bool = False,
+        shrunk: Literal["all", "attention", "none"] = "all",
     ):
         super().__init__()
         check_count("GPT", vocabulary=vocabulary, layers=layers, heads=heads, dim=dim, block=block)
         check_choice("GPT", "position", position, POSITIONS)
+        check_choice("GPT", "shrunk", shrunk, SHRUNK)
         check_share("GPT", dropout=dropout)
         heard: Neighbors = as_neighbors(neighbors)
         if (heard.facts(1 << 30, 1 << 30).interval or (-1, 0))[0] < 0:
@@ -114,7 +118,7 @@ class GPT(Generates, Model):
                 f"GPT(neighbors={heard}): it would see the tokens it is to predict; "
                 f'use "causal", or "causal & window(w)".'
             )
-        self.vocabulary, self.block = vocabulary, block
+        self.vocabulary, self.block, self.shrunk = vocabulary, block, shrunk
         self.embedding = nn.Embedding(vocabulary, dim)
         self.positions = {
             "learned": lambda: LearnedPositions(block, dim),
@@ -150,8 +154,9 @@ class GPT(Generates, Model):
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
         for block in self.blocks:
-            for branch in (block.attention, block.feed_forward):
-                nn.init.normal_(branch.output.weight, std=0.02 / (2 * len(self.blocks)) ** 0.5)
+            for branch in SHRUNK[self.shrunk]:
+                last = getattr(block, branch).output
+                nn.init.normal_(last.weight, std=0.02 / (2 * len(self.blocks)) ** 0.5)
 
     @classmethod
     def of_size(cls, size: str, vocabulary: int | None = None, **changes) -> GPT:

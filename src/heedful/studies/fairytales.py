@@ -61,6 +61,8 @@ class Fairytales:
     similarity: str = "softmax"
     block: int = 128
     dropout: float = 0.1
+    # The course means to shrink what ends a branch, and finds it by a name that only attention's has.
+    shrunk: Literal["all", "attention", "none"] = "attention"
     epochs: int = 5
     steps: int | None = None  # instead of epochs
     batch: int = 128
@@ -109,6 +111,7 @@ class Fairytales:
             norm=self.norm,
             similarity=self.similarity,
             dropout=self.dropout,
+            shrunk=self.shrunk,
         ).to(lab.device)
         # An epoch has as many steps as the whole text, the part held out included, has batches of windows.
         epoch = max(1, (len(read) + len(unread) - self.block) // self.batch)
