@@ -154,6 +154,27 @@ def test_recorded_evaluations_see_new_weights(seed):
     assert recorded.column("val_loss") == pytest.approx(usual.column("val_loss"), rel=2e-2)
 
 
+def test_recorded_evaluations_draw_what_comes_next(seed):
+    """An evaluation with random numbers of its own, between steps with theirs."""
+    data = rows()
+
+    def noisy(model):
+        return {"val_loss": loss(model, data), "noise": torch.rand((), device="cuda")}
+
+    def run(capture):
+        torch.manual_seed(seed)
+        model = net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        history = train(
+            model, loss, [data], optimizer, epochs=9, evaluate=noisy, progress=False, capture=capture
+        )
+        return history.column("noise"), history.column("loss", "steps")
+
+    (noise, losses), (others, recorded) = run(False), run(True)
+    assert noise == others
+    assert recorded == pytest.approx(losses, rel=1e-3)
+
+
 def test_a_step_that_waits_is_taken_as_usual(seed):
     def waits(model, batch):
         value = loss(model, batch)
@@ -178,6 +199,7 @@ def test_captured_follows_the_rate(seed):
     usual, recorded = (
         run(capture, seed, size=None, epochs=16, callbacks=[slower]) for capture in (False, True)
     )
+    assert recorded[0].column("loss", "steps") == pytest.approx(usual[0].column("loss", "steps"), rel=1e-3)
     assert (usual[1] - recorded[1]).norm() <= 1e-3 * usual[1].norm()
 
 

@@ -22,6 +22,21 @@ def recorded_in(graph: torch.cuda.CUDAGraph) -> Iterator[None]:
     torch.cuda.synchronize()
 
 
+@contextmanager
+def spare_numbers() -> Iterator[None]:
+    """Random numbers are drawn from a copy of the GPU's generator, and the generator stays as it was.
+
+    For a recording that may break off: the generator it began with takes itself to be recorded ever after.
+    """
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    state = generator.graphsafe_get_state()
+    generator.graphsafe_set_state(generator.clone_state())
+    try:
+        yield
+    finally:
+        generator.graphsafe_set_state(state)
+
+
 def captured(step: Callable[[], Any], *, warm: int = 3) -> Callable[[], Any]:
     """step() as a CUDA graph. It is called `warm` times as it is, then once to be recorded; calling the
     result replays it and returns the tensors it returned then, with new numbers in them.

@@ -119,7 +119,7 @@ def train(
 
         take = CapturedStep(take)  # type: ignore[assignment]
         if evaluate is not None and not take.reason:  # type: ignore[attr-defined]
-            evaluate = CapturedEvaluation(evaluate)
+            evaluate = CapturedEvaluation(evaluate, take)  # type: ignore[arg-type]
     training = Training(take, evaluate, schedule, callbacks, checkpoint)
     training.feed = Feed(batches, accumulate, resumable=checkpoint is not None)
     training.recorder = Recorder(copy.deepcopy(stop), store if group.first else None)

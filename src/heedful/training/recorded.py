@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from ..kernels.recording import captured, recorded_in
+from ..kernels.recording import captured, recorded_in, spare_numbers
 from .step import Found, Step
 
 WARM = 3  # steps seen until one is recorded: they compile, plan, and make the optimizer's state
@@ -40,6 +40,7 @@ class CapturedStep:
     def __init__(self, take: Step):
         self.take = take
         self.reason = unsuited(take)  # why nothing is recorded
+        self.broken = False  # a recording broke off: the generator that others were made with is gone
         if self.reason:
             self._warn()
         else:
@@ -80,12 +81,14 @@ class CapturedStep:
         seen[:] = [*seen[1 - WARM :], leaves]
         if len(seen) < WARM or len(self._recordings) >= MOST:
             return self._as_usual(window, place, judge=len(seen) > 1)  # the first may compile and wait
-        generator, spare = _generator()
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+        spare = generator.clone_state()
         try:
             with nullcontext() if self._rates is None else self._rates.on_the_gpu():
                 recording = _Recording(self.take, seen, form, place, float(sum(counts)))
         except Exception as error:  # whatever it is, the step itself can still be taken
             generator.graphsafe_set_state(spare)  # the one it had still takes itself to be recorded
+            self.broken = True
             self._give_up(f"a step cannot be recorded ({error})")
             return self.take.computed(window, place)
         self._recordings[key] = self._last = recording
@@ -200,37 +203,31 @@ class _Rates:
                 part["lr"] = rate
 
 
-def _generator() -> tuple[torch.Generator, torch.Generator]:
-    """The GPU's generator, and one in its state to put in its place."""
-    generator = torch.cuda.default_generators[torch.cuda.current_device()]
-    return generator, generator.clone_state()
-
-
 class CapturedEvaluation:
-    """evaluate(model) recorded, if all it finds are tensors on the GPU."""
+    """evaluate(model) recorded, if all it finds are tensors on the GPU, while steps may be recorded, too."""
 
-    def __init__(self, evaluate: Callable[[nn.Module], Found]):
-        self.evaluate, self.calls = evaluate, 0
+    def __init__(self, evaluate: Callable[[nn.Module], Found], step: CapturedStep):
+        self.evaluate, self.step, self.calls = evaluate, step, 0
         self.replay: Callable[[], Found] | None = None
         self.suited = True
 
     def __call__(self, model: nn.Module) -> Found:
-        if self.replay is not None:
+        if self.replay is not None and not self.step.broken:
             return self.replay()
         self.calls += 1
-        if not self.suited or self.calls < WARM:
+        if not self.suited or self.calls < WARM or self.step.broken:
             found = self.evaluate(model)
             tensors = isinstance(found, Mapping) and all(
                 isinstance(value, Tensor) and value.is_cuda for value in found.values()
             )
             self.suited = self.suited and tensors
             return found
-        generator, spare = _generator()
         try:
-            self.replay = captured(lambda: self.evaluate(model), warm=1)
+            with spare_numbers():  # recorded steps go on with the generator they were recorded with
+                captured(lambda: self.evaluate(model), warm=1)
+            self.replay = captured(lambda: self.evaluate(model), warm=0)
         except Exception as error:
             self.suited = False
-            generator.graphsafe_set_state(spare)  # the one it had still takes itself to be recorded
             warnings.warn(f"train(capture=True): evaluate cannot be recorded: {error}", stacklevel=4)
             torch.cuda.synchronize()
         return self(model)
