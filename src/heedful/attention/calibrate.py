@@ -210,13 +210,19 @@ def calibrate(
 ) -> Calibration:
     """Measure for about `budget` seconds, fit, and keep the constants for this machine unless `keep=False`.
 
+    On a GPU strategies are compiled before that, for as long again at the most.
     `progress` is called with the share done and what is being measured.
     """
     if budget <= 0:
         raise ValueError(f"calibrate(): budget={budget} seconds; it must be positive.")
     examples = list(probes(device))
-    known, found, started = constants(device), [], time.perf_counter()
-    most = {"cpu": 6e9, "cuda": 1e12}[device]  # FLOPs, so that none takes long
+    if device == "cuda":
+        from .ahead import compile_ahead
+
+        if progress:
+            progress(0.0, "compiling")
+        compile_ahead(examples, partial(_measurable, device), seconds=budget)
+    found, started = [], time.perf_counter()
     for place, make in enumerate(examples):
         if time.perf_counter() - started > budget:
             break
@@ -224,14 +230,8 @@ def calibrate(
         problem = example_.problem
         if progress:
             progress(place / len(examples), str(problem).splitlines()[0])
-        for name, way in STRATEGIES.items():
-            # Uncompiled, flex takes 50 ms to get going, compiled some 10 s for every shape: left as shipped.
-            if way.accepts(problem) or name == "flex":
-                continue
-            forward = way.cost(problem)
-            if forward.memory > min(known.memory, 2.0**31) or forward.flops > most:
-                continue
-            call = example_.run(way)
+        for name in _measurable(device, example_):
+            call = example_.run(STRATEGIES[name])
             taken = seconds(call, least=0, repeats=1, device=device)
             if taken < 0.05:  # what takes longer is told well enough by one call
                 taken = seconds(call, least=0.03, repeats=5, device=device)
@@ -247,6 +247,21 @@ def calibrate(
             device, {"seconds": calibration.seconds, "made": time.strftime("%Y-%m-%d")}
         )
     return calibration
+
+
+def _measurable(device: str, example: Example) -> list[str]:
+    """The strategies that are measured on an example: those that can run it, and are done soon."""
+    problem, memory = example.problem, min(constants(device).memory, 2.0**31)
+    most = {"cpu": 6e9, "cuda": 1e12}[device]  # FLOPs
+    found = []
+    for name, way in STRATEGIES.items():
+        # Uncompiled, flex takes 50 ms to get going: left as shipped.
+        if way.accepts(problem) or (name == "flex" and device == "cpu"):
+            continue
+        forward = way.cost(problem)
+        if forward.memory <= memory and forward.flops <= most:
+            found.append(name)
+    return found
 
 
 def _product_seconds(device: str) -> float:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+from functools import partial
 
-from ..attention.calibrate import example
+from ..attention.ahead import compile_ahead
+from ..attention.calibrate import Example, example
 from ..attention.measure import seconds
-from ..attention.plan import make_plan
+from ..attention.plan import Plan, make_plan
 from ..attention.strategies import STRATEGIES
 
 PAIRINGS = [
@@ -74,6 +76,9 @@ def drawn(count: int, device: str = "cpu", seed: int = 0) -> list[dict]:
 
 def run(*, quick: bool, device: str):
     sets = {"grid": grid(device)[:: 10 if quick else 1], "drawn": drawn(5 if quick else 114, device)}
+    if device == "cuda":
+        every = [problem for problems in sets.values() for problem in problems]
+        compile_ahead([partial(_example, device=device, **problem) for problem in every], _entrants)
     rows, verdicts, reached = [], [], True
     for name, problems in sets.items():
         found = [{"set": name, **_race(device=device, **problem)} for problem in problems]
@@ -96,22 +101,30 @@ _SAID = {
 }
 
 
+def _example(pairing, heads, length, dim, training, device) -> Example:
+    return example(*pairing, heads=heads, length=length, dim=dim, training=training, device=device, seed=1)
+
+
+def _plan(entry: Example) -> Plan:
+    return make_plan(entry.problem.replace(exact=True))
+
+
+def _entrants(entry: Example) -> list[str]:
+    """All that can run, but for what the planner puts at fifty times its choice: it would take hours."""
+    plan = _plan(entry)
+    return [c.name for c in plan.candidates if not c.reason and c.seconds <= 50 * plan.chosen.seconds]
+
+
 def _race(pairing, heads, length, dim, training, device) -> dict:
     similarity, neighbors, position = pairing
-    problem_of = example(
-        similarity, neighbors, position,
-        heads=heads, length=length, dim=dim, training=training, device=device, seed=1,
-    )  # fmt: skip
-    plan = make_plan(problem_of.problem.replace(exact=True))
+    problem_of = _example(pairing, heads, length, dim, training, device)
+    plan = _plan(problem_of)
     taken: dict[str, float] = {}
-    for candidate in plan.candidates:
-        # What the planner puts at fifty times its choice is not run: it would take hours.
-        if candidate.reason or candidate.seconds > 50 * plan.chosen.seconds:
-            continue
-        once = problem_of.run(STRATEGIES[candidate.name])
+    for name in _entrants(problem_of):
+        once = problem_of.run(STRATEGIES[name])
         first = seconds(once, least=0, repeats=1, device=device)
         far_behind = taken and first > 0.05 and first > 5 * min(taken.values())
-        taken[candidate.name] = first if far_behind else seconds(once, least=0.06, device=device)
+        taken[name] = first if far_behind else seconds(once, least=0.06, device=device)
     for name in sorted(taken, key=taken.get)[:3]:  # the close race is run again, longer
         if taken[name] < 0.05:
             taken[name] = seconds(problem_of.run(STRATEGIES[name]), least=0.15, device=device)
