@@ -23,23 +23,31 @@ def rows_for(heads: int, features: int):
     whole = heads * features
     if heads > 1 and whole in BLOCKS and heads in (2, 4, 8, 16):
         return shaped_rows(heads, whole)
-    block = next((block for block in BLOCKS[heads > 1 and 2 :] if features % block == 0), None)
+    if heads == 1:
+        block = next((block for block in BLOCKS if features >= block), None)
+        return None if block is None else shaped_rows(1, block)
+    block = next((block for block in BLOCKS if features % block == 0), None)
     if block is None:
         return None
-    return shaped_rows(1, block) if heads == 1 else (rows_by_head(block), None)
+    if features == block or block >= 32:
+        return rows_of_heads(block), None
+    return rows_by_head(block), None
 
 
 @cache
 def shaped_rows(heads: int, block: int):
-    """out[i, h, f] = Σ_s weight[edge[s], h] · x[col[s], h, f], and the same with all weights one."""
+    """out[i, h, f] = Σ_s weight[edge[s], h] · x[col[s], h, f], and the same with all weights one.
+
+    The last block of a row is moved back to where it fits, and sums some features again.
+    """
     H, B = heads, block
 
     @njit(nogil=True, cache=True)
     def weighted(first, last, rowptr, col, edge, weight, x, out):
         width, end, nothing = x.shape[1] * x.shape[2], col.shape[0] - 1, splat(x.dtype.type(0), B)
         for i in range(first, last):
-            for start in range(0, width, B):
-                total = nothing
+            for begin in range(0, width, B):
+                start, total = min(begin, width - B), nothing
                 for s in range(rowptr[i], rowptr[i + 1]):
                     prefetch(weight, np.int64(edge[min(s + WEIGHT_AHEAD, end)]) * H, H)
                     prefetch(x, np.int64(col[min(s + ROW_AHEAD, end)]) * width + start, B)
@@ -51,8 +59,8 @@ def shaped_rows(heads: int, block: int):
     def plain(first, last, rowptr, col, x, out):
         width, end, nothing = x.shape[1], col.shape[0] - 1, splat(x.dtype.type(0), B)
         for i in range(first, last):
-            for start in range(0, width, B):
-                total = nothing
+            for begin in range(0, width, B):
+                start, total = min(begin, width - B), nothing
                 for s in range(rowptr[i], rowptr[i + 1]):
                     prefetch(x, np.int64(col[min(s + ROW_AHEAD, end)]) * width + start, B)
                     total = total + load(x, np.int64(col[s]) * width + start, B)
@@ -62,8 +70,58 @@ def shaped_rows(heads: int, block: int):
 
 
 @cache
+def rows_of_heads(block: int):
+    """The same with weights, for any number of heads (the copies under a vmap) whose features are whole
+    blocks: eight registers of them at a time, then half as many, and so on.
+
+    Measured on a table of 2,708 rows and 49,000 nonzeros for 10 copies of 16 features, one core: 0.6 ms, and
+    0.9 ms its transpose, against 0.9 and 1.4 ms with heads four at a time and the rest one by one.
+    """
+    B = block
+    most = min(8, 128 // B)
+    half, quarter = max(1, most // 2), max(1, most // 4)
+    MOST, HALF, QUARTER = most * B, half * B, quarter * B  # lanes of so many heads
+
+    @njit(nogil=True, cache=True)
+    def weighted(first, last, rowptr, col, edge, weight, x, out):
+        heads, features, zero = x.shape[1], x.shape[2], x.dtype.type(0)
+        graph = rowptr, col, edge
+        for i in range(first, last):
+            h = 0
+            if features == B:
+                while h + most <= heads:
+                    _sum(i, h, h * B, graph, weight, x, out, splat(zero, most), splat(zero, MOST))
+                    h += most
+                if h + half <= heads:
+                    _sum(i, h, h * B, graph, weight, x, out, splat(zero, half), splat(zero, HALF))
+                    h += half
+                if h + quarter <= heads:
+                    _sum(i, h, h * B, graph, weight, x, out, splat(zero, quarter), splat(zero, QUARTER))
+                    h += quarter
+            while h < heads:
+                for start in range(h * features, h * features + features, B):
+                    _sum(i, h, start, graph, weight, x, out, splat(zero, 1), splat(zero, B))
+                h += 1
+
+    return weighted
+
+
+@njit(nogil=True, cache=True)
+def _sum(i, h, start, graph, weight, x, out, several, total):
+    """Row i's sum from its feature `start` on, which is head h's first, for `several` heads side by side."""
+    rowptr, col, edge = graph
+    heads, width, end = x.shape[1], x.shape[1] * x.shape[2], col.shape[0] - 1
+    for s in range(rowptr[i], rowptr[i + 1]):
+        prefetch(weight, np.int64(edge[min(s + WEIGHT_AHEAD, end)]) * heads + h, several)
+        prefetch(x, np.int64(col[min(s + ROW_AHEAD, end)]) * width + start, total)
+        w = repeat(load(weight, np.int64(edge[s]) * heads + h, several), total)
+        total = fma(w, load(x, np.int64(col[s]) * width + start, total), total)
+    store(out, i * width + start, total)
+
+
+@cache
 def rows_by_head(block: int):
-    """The same with weights, for any number of heads (the copies under a vmap), four at a time."""
+    """The same for heads whose features are several blocks, four heads at a time."""
     B = block
 
     @njit(nogil=True, cache=True)
