@@ -8,6 +8,7 @@ torch's insides are not as expected, its own way is taken.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -15,9 +16,17 @@ from torch import Tensor
 from torch.autograd import Function
 
 try:
-    from torch._C._functorch import _add_batch_dim, _unwrap_batched
+    from torch._C._functorch import (
+        _add_batch_dim,
+        _remove_batch_dim,
+        _unwrap_batched,
+        _vmap_decrement_nesting,
+        _vmap_increment_nesting,
+    )
     from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_current_functorch_interpreter
     from torch._functorch.utils import unwrap_dead_wrappers
+    from torch._functorch.vmap import lazy_load_decompositions
+    from torch.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 except ImportError:
     VmapInterpreter = None  # type: ignore[assignment,misc]
 
@@ -41,6 +50,40 @@ def only_vmap() -> bool:
     if VmapInterpreter is None or torch._C._functorch.maybe_current_level() != 1:
         return False
     return isinstance(retrieve_current_functorch_interpreter(), VmapInterpreter)
+
+
+def vmap(function: Callable, dims: tuple, *, count: int, randomness: str) -> Callable:
+    """torch.vmap(function, dims, randomness=randomness) over `count` copies, of arguments that need not be
+    checked; the function returns a tuple of dictionaries.
+    """
+    if VmapInterpreter is None:
+        return torch.vmap(function, dims, randomness=randomness)
+
+    def called(*arguments):
+        lazy_load_decompositions()
+        level = _vmap_increment_nesting(count, randomness)
+        try:
+            found = function(*(_entered(x, dim, level) for x, dim in zip(arguments, dims, strict=True)))
+            return tuple({n: _remove_batch_dim(x, level, count, 0) for n, x in d.items()} for d in found)
+        finally:
+            _vmap_decrement_nesting()
+
+    return called
+
+
+def _entered(x, dim, level: int):
+    """What the function sees of an argument that has the copies where `dim` says."""
+    if dim is None:
+        return x
+    if isinstance(x, Tensor):
+        return _add_batch_dim(x, dim, level)
+    if type(x) is dict and dim == 0:
+        return {name: _entered(part, 0, level) for name, part in x.items()}
+    flat, form = tree_flatten(x)
+    places = _broadcast_to_and_flatten(dim, form)
+    return tree_unflatten(
+        [_entered(part, place, level) for part, place in zip(flat, places, strict=True)], form
+    )
 
 
 def apply(kind: type[Function], *operands):

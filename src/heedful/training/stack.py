@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..kernels import batching
 from . import randomness, snapshot
 from .streams import Streams
 
@@ -82,7 +83,8 @@ class Stack:
                 return found, {name: self._held(name) for name in self.running}
 
         index, how = torch.arange(len(self)), "different" if self.together else "error"
-        found, after = torch.vmap(inside, (0, 0, dims), randomness=how)(index, self.tensors, batch)
+        stacked = batching.vmap(inside, (0, 0, dims), count=len(self), randomness=how)
+        found, after = stacked(index, self.tensors, batch)
         self.tensors |= after
         return found
 
