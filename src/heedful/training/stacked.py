@@ -144,10 +144,8 @@ class _Stacked:
         self.pending.append(
             partial(self._write, self.step, self.epoch, totals, list(means), torch.stack([*means.values()]))
         )
-        if self.look:
-            self._settle()
-        elif len(self.pending) >= LATE:  # of the later half it has something to do meanwhile
-            self._settle(LATE // 2)
+        if len(self.pending) >= LATE:  # many at a time, and an accelerator has the later half to do meanwhile
+            self._settle(0 if self.look else LATE // 2)
 
     def _settle(self, later: int = 0) -> None:
         """Write down what was measured, all but the last few; on an accelerator, wait for it."""
@@ -158,7 +156,8 @@ class _Stacked:
 
     def _write(self, step: int, epoch: int, totals: list[float], names: list[str], means: Tensor) -> None:
         columns = dict(zip(names, means.tolist(), strict=True))
-        self._check(columns["loss"], step, epoch)
+        if not self.look:
+            self._check(columns["loss"], step, epoch)
         for place, numbers in enumerate(zip(*columns.values(), strict=True)):
             row = dict(zip(names, numbers, strict=True))
             self.recorders[place].step(step, epoch, totals[place], row)
@@ -226,7 +225,7 @@ class _Stacked:
         if not self.seeds or self.step == self.noted:
             return
         self.noted = self.step
-        if self.experiment.evaluate is None and not self.look:
+        if self.experiment.evaluate is None:
             self.pending.append(partial(self._note, self.step, self.epoch))  # it can wait for its numbers
             return
         self._settle()

@@ -151,8 +151,10 @@ class Streams(TorchFunctionMode):
         if function in _IN_PLACE:
             return self._filled(function, *arguments, **options)
         if function in _FACTORIES and not any(isinstance(part, Tensor) for part in arguments):
-            device = torch.device(options.get("device") or torch.get_default_device())
-            own = self.cuda if device.type == "cuda" else self.cpu
+            own = self.cpu
+            if self.cuda is not None:
+                device = torch.device(options.get("device") or torch.get_default_device())
+                own = self.cuda if device.type == "cuda" else self.cpu
             return batching.apply(
                 _Drawn, self._index, lambda: [function(*arguments, generator=g, **options) for g in own]
             )
