@@ -6,7 +6,7 @@ own dropout draws its numbers one after another, 12 ns each; hashed, they come o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -43,13 +43,14 @@ def _dropped_copies(x: Tensor, rate: float, seeds: Tensor, floor: float = ALL) -
     from .drop_numba import drop_copies
 
     shape = x.shape[0], len(seeds), x.shape[2]
-    return _filled(drop_copies, _bounds(shape), x.contiguous(), seeds, rate, floor, shape)
+    return _filled(drop_copies, _bounds(*shape), x.contiguous(), seeds, rate, floor, shape)
 
 
-def _bounds(shape: Sequence[int]) -> np.ndarray:
+@lru_cache(64)
+def _bounds(rows: int, copies: int, features: int) -> np.ndarray:
     """Rows of (R, S, F), so many at a time as make a piece of work."""
-    step = max(1, CHUNK // max(1, shape[1] * shape[2]))
-    return np.arange(0, shape[0] + step, step).clip(max=shape[0])
+    step = max(1, CHUNK // max(1, copies * features))
+    return np.arange(0, rows + step, step).clip(max=rows)
 
 
 def _filled(kernel, bounds: np.ndarray, x: Tensor, seeds: Tensor, rate: float, floor: float, shape) -> Tensor:
@@ -203,7 +204,7 @@ def _let_through(gradient: Tensor, kept: Tensor, scale: float) -> Tensor:
     out = torch.empty(shape, dtype=kept.dtype)
     over_rows(
         let_through,
-        _bounds(shape),
+        _bounds(*shape),
         gradient.detach().numpy(),
         kept.detach().contiguous().view(shape).numpy(),
         out.numpy().dtype.type(scale),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .lanes import GOLDEN
+from .lanes import GOLDEN, splat, store
 from .sparse_common import head_keys, mixed
 
 
@@ -20,6 +20,7 @@ def drop_rows(first, last, bounds, x, seed, threshold, scale, floor, out):
 
 
 BLOCK, LONG = 1024, 64  # numbers in a block; features that make a loop long enough
+LANES = 16  # numbers written at a time where one is repeated
 
 
 @njit(nogil=True, cache=True)
@@ -43,7 +44,7 @@ def drop_copies(first, last, bounds, x, seeds, threshold, scale, floor, out):
     # straight through memory, however few the copies or the features.
     rows = max(1, BLOCK // (copies * features))
     base = np.empty(rows * copies * features, np.uint64)
-    repeated, place = np.empty(base.shape[0], x.dtype), np.empty(base.shape[0], np.int64)
+    repeated, place = np.empty(base.shape[0] + LANES, x.dtype), np.empty(base.shape[0], np.int64)
     for n in range(base.shape[0]):
         place[n] = n // (copies * features) * features + n % features
         base[n] = keys[n // features % copies] + np.uint64(place[n]) * GOLDEN
@@ -56,8 +57,13 @@ def drop_copies(first, last, bounds, x, seeds, threshold, scale, floor, out):
             block = x[start:stop].reshape(count)
         else:
             shared = x[start:stop].reshape((stop - start) * features)
-            for n in range(count):
-                repeated[n] = shared[place[n]]
+            if features == 1:  # a number goes over the first of the next, which follows
+                for r in range(stop - start):
+                    for n in range(r * copies, r * copies + copies, LANES):
+                        store(repeated, n, splat(shared[r], LANES))
+            else:
+                for n in range(count):
+                    repeated[n] = shared[place[n]]
             block = repeated
         for n in range(count):
             bits = mixed(base[n] + offset) >> np.uint64(11)
