@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from heedful.kernels import batching
 from heedful.kernels.propagate import propagate as kernel
 
 from . import check
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 
 def propagate(graph: Graph, x: Tensor, weight: Tensor | None) -> Tensor:
     """The sum over what each node hears, times `weight` if there is one; see `Graph.propagate`."""
+    if batching.only_vmap():
+        with torch._C.DisableTorchFunction():  # stacked seeds watch for what draws; nothing does here
+            return _propagate(graph, x, weight)
+    return _propagate(graph, x, weight)
+
+
+def _propagate(graph: Graph, x: Tensor, weight: Tensor | None) -> Tensor:
     check.features(x, graph.sources, graph.device, where="propagate()")
     structure = graph.structure
     # Without gradients nobody will need the transpose, and building it costs a sort.
