@@ -5,6 +5,7 @@ import torch
 
 from heedful import Alibi, Causal, attend, explain
 from heedful.attention.calibrate import example
+from heedful.attention.position import toeplitz_block
 from heedful.attention.strategies import STRATEGIES
 
 pytestmark = [
@@ -140,3 +141,29 @@ def test_flex_with_heads_that_share_keys(queries, seed):
     found = attend(query, key, value, strategy="flex", **options)
     wanted = attend(query.double(), key.double(), value.double(), strategy="reference", **options)
     assert (found - wanted).norm() <= 1e-4 * wanted.norm()
+
+
+@pytest.mark.parametrize("features", [24, 48, 65, 96])
+def test_flex_with_widths_that_are_no_power_of_two(features, seed):
+    """Padded or not, gradients have the width of what they are gradients of."""
+    torch.manual_seed(seed)
+    tensors = [torch.randn(2, 2, 160, features, device=DEVICE) for _ in range(2)]
+    tensors.append(torch.randn(2, 2, 160, features + 3, device=DEVICE))
+    options = {"neighbors": Causal(), "position": Alibi()}
+    wide = [x.double() for x in tensors]
+    for found, wanted in zip(
+        gradients(tensors, options, "flex"), gradients(wide, options, "reference"), strict=True
+    ):
+        assert found.shape == wanted.shape
+        assert (found - wanted).abs().max() <= TOLERANCE[torch.float32] * wanted.abs().max()
+
+
+@pytest.mark.parametrize(("heads", "length"), [(8, 8919), (1, 23_300)])
+def test_blocks_of_more_than_two_gigabytes(heads, length, seed):
+    """Where torch's flip reads memory that is not its own."""
+    torch.manual_seed(seed)
+    table = torch.randn(heads, 2 * length - 1, device=DEVICE)
+    block = toeplitz_block(table, (0, length), (0, length), length)
+    assert block.numel() * 4 > 2**31
+    for row in (0, 1, length // 2, length - 1):
+        assert torch.equal(block[:, row], table[:, row : row + length].flip(-1))

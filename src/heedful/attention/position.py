@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .problem import PositionFacts
-from .transforms import forward_mode_active, lasting, parts_of, traced
+from .transforms import backwards, forward_mode_active, lasting, parts_of, traced
 
 
 class Position:
@@ -333,4 +333,4 @@ def toeplitz_block(table: Tensor, rows: tuple[int, int], columns: tuple[int, int
     height, width = rows[1] - rows[0], columns[1] - columns[0]
     first = rows[0] + keys - columns[1]
     run = table[..., first : first + height + width - 1].flip(-1)
-    return run.unfold(-1, width, 1).flip(-2)
+    return backwards(run.unfold(-1, width, 1), -2)

@@ -12,6 +12,7 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import checkpoint
 
+FAR = 2**31  # bytes that torch's kernels reach with 32 bits
 AT_ONCE = 4  # what slices may hold at once, in lengths of what they are slices of
 
 _Function = TypeVar("_Function", bound=Callable)
@@ -61,6 +62,17 @@ def constant_to_compiler(function: _Function) -> _Function:
     """
     vars(function)["_dynamo_marked_constant"] = True
     return function
+
+
+def backwards(x: Tensor, dim: int) -> Tensor:
+    """x.flip(dim), whatever its size.
+
+    On a GPU torch (2.11) finds how far a flip reaches by adding up strides, one of them negative, and takes
+    32 bits to be enough where they are not: memory is read and written that is not x's.
+    """
+    if not x.is_cuda or x.numel() * x.element_size() < FAR:
+        return x.flip(dim)
+    return x.index_select(dim, torch.arange(x.shape[dim] - 1, -1, -1, device=x.device))
 
 
 def recompute(function: Callable, *tensors: Tensor, hidden: bool = False):

@@ -9,6 +9,8 @@ import warnings
 from functools import cache, lru_cache
 
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from ..cost import TRANSCENDENTAL, Cost
 from ..transforms import lasting
@@ -19,6 +21,7 @@ SHAPES = 256  # compiled for each; past eight torch would run without its kernel
 # Fewer queries go to another kernel of torch's, whose rows are the queries of all heads that share a key: of
 # more than 128 rows it has none to choose.
 SHORT = 128
+WIDE = 64  # features a block of float32 has room for: more take three times as long each
 
 
 class Flex(Strategy):
@@ -47,9 +50,13 @@ class Flex(Strategy):
     def cost(self, problem):
         on_gpu = problem.device != "cpu"
         pairs = problem.rows * problem.queries * (problem.width + 128 if on_gpu else problem.keys)
+        dims = problem.dim + problem.value_dim
+        if on_gpu:
+            dims = _width(problem.dim) + _width(problem.value_dim)
+            dims *= 3 if max(problem.dim, problem.value_dim) > WIDE and problem.item > 2 else 1
         traffic = problem.tensor_bytes if on_gpu else problem.item * pairs * 24
         return Cost(
-            pairs * (2 * problem.dim + 2 * problem.value_dim + TRANSCENDENTAL),
+            pairs * (2 * dims + TRANSCENDENTAL),
             traffic,
             problem.queries * problem.keys / 128 / 128 * 8 if on_gpu else 6 * pairs * problem.item,
             6 if on_gpu else 400,
@@ -63,6 +70,8 @@ class Flex(Strategy):
         repeats = query.shape[-3] // key.shape[-3]
         if repeats > 1 and queries < SHORT:
             key, value = (x.repeat_interleave(repeats, -3) for x in (key, value))
+        width = value.shape[-1]
+        query, key, value = _padded(query), _padded(key), _padded(value)
         if not torch.is_grad_enabled():  # FlexAttention refuses what could want a gradient, wanted or not
             query, key, value = query.detach(), key.detach(), value.detach()
             table = None if table is None else table.detach()
@@ -85,7 +94,16 @@ class Flex(Strategy):
                 scale=scale,
                 enable_gqa=key.shape[-3] != query.shape[-3],
             )
-        return out.view(*lead, *out.shape[1:])
+        return out[..., :width].reshape(*lead, *out.shape[1:-1], width)
+
+
+def _padded(x: Tensor) -> Tensor:
+    """Zeros up to a power of two: torch's kernel takes five times as long for 96 features as for 128."""
+    return F.pad(x, (0, _width(x.shape[-1]) - x.shape[-1])) if x.is_cuda else x
+
+
+def _width(features: int) -> int:
+    return features if features <= WIDE else 1 << (features - 1).bit_length()
 
 
 @lru_cache(32)

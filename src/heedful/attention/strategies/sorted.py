@@ -17,6 +17,7 @@ import math
 import torch
 
 from ..cost import TRANSCENDENTAL, Cost
+from ..transforms import backwards
 from .base import Strategy, divide_ones, with_ones
 
 
@@ -53,7 +54,7 @@ class Sorted(Strategy):
         top = key[..., -1:].detach()
         # prefix[t] sums the t smallest keys, suffix[t] all but the t smallest; t = M is everyone and no one.
         prefix = _running(torch.exp(slope * (key - top))[..., None] * value)
-        suffix = _running((torch.exp(key - top)[..., None] * value).flip(-2)).flip(-2)
+        suffix = backwards(_running(backwards(torch.exp(key - top)[..., None] * value, -2)), -2)
         query = query.squeeze(-1)
         split = torch.searchsorted(key.detach().contiguous(), -query.detach().contiguous(), right=True)
         reach = query + top
