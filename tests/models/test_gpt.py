@@ -72,16 +72,19 @@ def from_gpt2(state):
     return renamed
 
 
-def test_weights_begin_as_published():
-    model = GPT.of_size("mini", vocabulary=87, layers=4)
-    ends = {"attention.output.weight", "feed_forward.output.weight"}
+@pytest.mark.parametrize(
+    ("shrunk", "ends"),
+    [("all", ("attention", "feed_forward")), ("attention", ("attention",)), ("none", ())],
+)
+def test_weights_begin_as_published(shrunk, ends):
+    model = GPT.of_size("mini", vocabulary=87, layers=4, shrunk=shrunk)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             assert not parameter.any(), name
         elif "norm" in name:
             assert (parameter == 1).all(), name
         else:
-            ends_branch = any(name.endswith(end) for end in ends)
+            ends_branch = any(name.endswith(f"{end}.output.weight") for end in ends)
             wanted = 0.02 / math.sqrt(8) if ends_branch else 0.02
             assert parameter.std().item() == pytest.approx(wanted, rel=0.05), name
             assert abs(parameter.mean().item()) < 5 * wanted / math.sqrt(parameter.numel()), name
