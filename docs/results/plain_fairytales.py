@@ -3,9 +3,10 @@
 
     python docs/results/plain_fairytales.py bfloat16 attention
 
-The settings are the document's (see docs/fairytales.md), on the whole text, on a GPU, for one epoch, in bfloat16
-or float16. `attention`, as the course's code has it, begins with small weights at the end of attention branches
-only, `all` of MLPs, too. It says whether a loss that differs from the public log's is heedful's doing.
+The settings are the document's (see docs/fairytales.md), on the whole text, on a GPU, for one epoch, in
+bfloat16 or float16. With `attention`, as the course's code has it, only weights that end attention begin
+small, with `all` those that end MLPs, too. It says whether a loss that differs from the public log's is
+heedful's doing.
 """
 
 from __future__ import annotations
