@@ -21,11 +21,11 @@ def propagate(graph: Graph, x: Tensor, weight: Tensor | None) -> Tensor:
     """The sum over what each node hears, times `weight` if there is one; see `Graph.propagate`."""
     if batching.only_vmap():
         with torch._C.DisableTorchFunction():  # stacked seeds watch for what draws; nothing does here
-            return _propagate(graph, x, weight)
+            return _propagate(graph, x, weight, copies=x.device.type == "cpu")
     return _propagate(graph, x, weight)
 
 
-def _propagate(graph: Graph, x: Tensor, weight: Tensor | None) -> Tensor:
+def _propagate(graph: Graph, x: Tensor, weight: Tensor | None, *, copies: bool = False) -> Tensor:
     check.features(x, graph.sources, graph.device, where="propagate()")
     structure = graph.structure
     # Without gradients nobody will need the transpose, and building it costs a sort.
@@ -33,6 +33,8 @@ def _propagate(graph: Graph, x: Tensor, weight: Tensor | None) -> Tensor:
         structure.backward if torch.is_grad_enabled() else (None, None, None)
     )
     if x.dim() == 2 and (weight is None or (weight.dim() == 1 and weight.dtype == x.dtype)):
+        if copies and any(torch._C._functorch.is_batchedtensor(t) for t in (x, weight) if t is not None):
+            return batching.apply(_Copies, x, weight, (*structure.forward, *backward))
         weight = None if weight is None else weight.unsqueeze(1)
         return kernel(*structure.forward, *backward, x.unsqueeze(1), weight).squeeze(1)
     rest, heads, x, weight = _align(x, weight)
@@ -45,6 +47,31 @@ def _propagate(graph: Graph, x: Tensor, weight: Tensor | None) -> Tensor:
     out = kernel(*structure.forward, *backward, x, weight)
     out = out.reshape(graph.targets, *heads, *rest, width)
     return out.permute(*range(1 + k, 1 + k + r), *range(1, 1 + k), 0, 1 + k + r)
+
+
+class _Copies(torch.autograd.Function):
+    """The sum for copies of x, of its weights or of both. Its rule for vmap is all it is made for: it lays
+    them out for the kernel at once, where vmap would turn around whatever one does to a copy.
+    """
+
+    @staticmethod
+    def forward(x, weight, slots):
+        raise RuntimeError("propagate(): these copies are under no vmap.")
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def vmap(info, in_dims, x, weight, slots):
+        own, differ = in_dims[:2]
+        x = x.unsqueeze(1).expand(-1, info.batch_size, -1) if own is None else x.movedim(own, 1)
+        if differ is not None:
+            return kernel(*slots, x, weight.movedim(differ, 1)), 1
+        # The weights are shared, so copies are just more features.
+        shared = None if weight is None else weight.unsqueeze(1)
+        out = kernel(*slots, x.flatten(1).unsqueeze(1), shared)
+        return out.view(len(out), *x.shape[1:]), 1
 
 
 def _align(x: Tensor, weight: Tensor | None):
