@@ -81,6 +81,8 @@ def _entered(x, dim, level: int):
         return {name: _entered(part, 0, level) for name, part in x.items()}
     flat, form = tree_flatten(x)
     places = _broadcast_to_and_flatten(dim, form)
+    if places is None:
+        raise ValueError(f"vmap: where copies are, {dim!r}, does not fit the argument, {form}.")
     return tree_unflatten(
         [_entered(part, place, level) for part, place in zip(flat, places, strict=True)], form
     )
