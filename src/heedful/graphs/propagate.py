@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from heedful.kernels import batching
+from heedful.kernels import propagate as kernels
 from heedful.kernels.propagate import propagate as kernel
 
 from . import check
@@ -21,7 +22,7 @@ def propagate(graph: Graph, x: Tensor, weight: Tensor | None) -> Tensor:
     """The sum over what each node hears, times `weight` if there is one; see `Graph.propagate`."""
     if batching.only_vmap():
         with torch._C.DisableTorchFunction():  # stacked seeds watch for what draws; nothing does here
-            return _propagate(graph, x, weight, copies=x.device.type == "cpu")
+            return _propagate(graph, x, weight, copies=not kernels.on_gpu(x.device))
     return _propagate(graph, x, weight)
 
 
