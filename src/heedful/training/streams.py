@@ -221,8 +221,9 @@ def _cross_entropy(input, target, *arguments, reduction="mean", **options):
     if usual and input.dim() == 2 and target.dim() == 1 and target.dtype == torch.long:
         own, differ = (torch._C._functorch.is_batchedtensor(x) for x in (input, target))
         plain = own and not differ and len(target) == len(input) > 0 and batching.only_vmap()
-        # (A negative target is to be ignored.)
-        if plain and reduction in ("mean", "sum", "none") and int(target.min()) >= 0:
+        # A negative target is to be ignored. To look for one on a GPU would be to wait for it.
+        plain = plain and target.device.type == "cpu" and int(target.min()) >= 0
+        if plain and reduction in ("mean", "sum", "none"):
             return batching.apply(_CrossEntropy, input, target, reduction)
     return F.cross_entropy(input, target, *arguments, reduction=reduction, **options)
 
