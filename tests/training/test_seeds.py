@@ -1,6 +1,5 @@
 """Many seeds: one after another, stacked and in processes give the same; what cannot be stacked says why."""
 
-import time
 from functools import partial
 
 import pytest
@@ -329,22 +328,61 @@ def test_experiments_are_checked_like_train():
             train_seeds(wrong, 2, backend=backend, progress=False)
 
 
-def test_threads_are_tried_and_left_as_they_were():
-    """Steps that are slow on one of the two are taken on the other from then on."""
-    before = torch.get_num_threads()
+class Clock:
+    """Stands in for the time: a step takes what it is told to."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def two_threads(monkeypatch):
+    """Takes steps that last `seconds(threads)`; returns the threads they were taken on."""
+    clock, before = Clock(), torch.get_num_threads()
+    monkeypatch.setattr("heedful.training.threads.time", clock)
     torch.set_num_threads(2)
-    try:
-        for slow, kept in ((2, 1), (1, 2)):
-            used = []
-            with Threads() as threads:
-                for _ in range(14):
-                    with threads.step():
-                        used.append(torch.get_num_threads())
-                        time.sleep(0.02 if used[-1] == slow else 0.0)
-            assert threads.chosen == kept and set(used[:10]) == {1, 2} and set(used[10:]) == {kept}
-            assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
+
+    def steps(threads, count, seconds):
+        used = []
+        for _ in range(count):
+            with threads.step():
+                used.append(torch.get_num_threads())
+                clock.now += seconds[used[-1]]
+        return used
+
+    yield steps
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("faster", [1, 2])
+def test_threads_are_tried_and_left_as_they_were(faster, two_threads):
+    """Steps that are slow on one of the two are taken on the other, but for a fiftieth of the time."""
+    seconds = {faster: 1.0, 3 - faster: 2.0}
+    with Threads() as threads:
+        used = two_threads(threads, 11, seconds)
+        assert threads.chosen == faster and used == [2] * 6 + [1] * 5
+        used = two_threads(threads, 2000, seconds)
+        assert threads.chosen == faster
+        assert 0 < used.count(3 - faster) <= 0.021 * 2000
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("faster", [1, 2])
+def test_threads_follow_a_machine_that_changes(faster, two_threads):
+    with Threads() as threads:
+        two_threads(threads, 100, {faster: 1.0, 3 - faster: 1.3})
+        assert threads.chosen == faster
+        used = two_threads(threads, 200, {faster: 1.3, 3 - faster: 1.0})
+        assert threads.chosen == 3 - faster and set(used[110:140]) == {3 - faster}
+
+
+def test_one_thread_is_not_timed(monkeypatch, two_threads):
+    torch.set_num_threads(1)
+    assert set(two_threads(Threads(), 50, {1: 1.0})) == {1}
+    torch.set_num_threads(2)
+    assert set(two_threads(Threads(worth=False), 50, {1: 1.0, 2: 2.0})) == {2}
 
 
 @pytest.mark.parametrize("epochs", [1, 8, 37])

@@ -126,8 +126,8 @@ def _alone(experiment: Experiment, seed: int) -> float:
 
 
 def _together(experiment: Experiment, seeds: list[int]) -> float:
-    # Its first ten steps find out how many threads are best.
-    return _timed(lambda tick: run_stacked(replace(experiment, test=None), seeds, watch=tick), 16)
+    # Its first eleven steps find out how many threads are best.
+    return _timed(lambda tick: run_stacked(replace(experiment, test=None), seeds, watch=tick), 18)
 
 
 class _Enough(Exception):

@@ -1,21 +1,30 @@
 """How many threads a step is worth: short operations lose more by handing work to a second core than it
 saves.
+
+Which is faster can change while a run goes on. Two cores of a rented machine may be two cores for a minute
+and the two halves of one in the next; then the second thread, which spins while it waits for work, takes
+from the first what it needs. So the other number is tried again now and then.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil
+from statistics import median
 
 import torch
 
-TRIES = 4  # steps on all threads, and as many on one, after the first two, which compile and fill caches
+WARM = 2  # first steps, which compile and fill caches
+TRIED = 4  # steps on another number of threads that are timed, after one that still has the old ones spinning
+OFTEN, SHARE = 32, 0.02  # steps between two trials at the least, and what of the time they may cost
 
 
 class Threads:
-    """Times the first steps on all threads and on one in turn, then stays with the faster; leaves all as they
-    were. Unless `worth`, nothing is timed.
+    """Takes steps on all threads or on one, whichever took less lately; leaves all as they were. Unless
+    `worth`, nothing is timed.
 
     >>> threads = Threads()
     >>> with threads:
@@ -29,8 +38,10 @@ class Threads:
     def __init__(self, *, worth: bool = True) -> None:
         self.all = torch.get_num_threads()
         self.chosen = self.all
-        self._turns = [self.all, self.all, *[self.all, 1] * TRIES] if worth and self.all > 1 else []
-        self._taken: list[float] = []
+        self._worth = worth and self.all > 1
+        self._lately: deque[float] = deque(maxlen=TRIED)  # of the chosen number
+        self._tried: list[float] = []  # of the other, in a trial
+        self._wait = WARM + TRIED  # steps until the next trial
 
     def __enter__(self) -> Threads:
         return self
@@ -40,14 +51,33 @@ class Threads:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        done = len(self._taken)
-        if done == len(self._turns):
+        if not self._worth:
             yield
             return
-        torch.set_num_threads(self._turns[done])
         began = time.perf_counter()
         yield
-        self._taken.append(time.perf_counter() - began)
-        if len(self._taken) == len(self._turns):
-            self.chosen = 1 if min(self._taken[3::2]) < min(self._taken[2::2]) else self.all
-            torch.set_num_threads(self.chosen)
+        self._took(time.perf_counter() - began)
+
+    def _took(self, seconds: float) -> None:
+        """Note what a step took, and set the threads for the next."""
+        if self._wait:
+            self._lately.append(seconds)
+            self._wait -= 1
+            if not self._wait:
+                torch.set_num_threads(self._other)
+            return
+        self._tried.append(seconds)
+        if len(self._tried) <= TRIED:
+            return
+        kept, other = median(self._lately), median(self._tried[1:])
+        if other < kept:
+            self.chosen = self._other
+            self._lately.extend(self._tried[1:])
+        torch.set_num_threads(self.chosen)
+        lost = max(kept, other) / max(min(kept, other), 1e-9) - 1  # steps' worth, by each step of a trial
+        self._wait = max(OFTEN, ceil(len(self._tried) * min(lost, 10) / SHARE))
+        self._tried = []
+
+    @property
+    def _other(self) -> int:
+        return 1 if self.chosen == self.all else self.all
