@@ -1,6 +1,7 @@
 """φ(q)·(Σ_j φ(k_j) v_jᵀ): a kernel summed over everyone by associativity, in O(N·features).
 
 φ is expanded a chunk at a time and dropped again, in the backward pass too; all N rows are never stored.
+Where φ = 1, all listeners hear the same mean, and nothing is expanded at all.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ def expanded_cost(problem) -> Cost:
     )
 
 
+def mean_cost(problem) -> Cost:
+    """Every value read once, one mean a head written for every listener."""
+    read, written = (problem.rows * length * problem.value_dim for length in (problem.keys, problem.queries))
+    return Cost(read, problem.item * (read + written), problem.item * problem.rows * problem.value_dim, 3)
+
+
 class Factored(Strategy):
     name = "factored"
 
@@ -55,9 +62,13 @@ class Factored(Strategy):
         return None
 
     def flavor(self, problem):
+        if problem.similarity.kind == "uniform":
+            return "mean"
         return "quadratic" if expands(problem) else self.name
 
     def cost(self, problem):
+        if problem.similarity.kind == "uniform":
+            return mean_cost(problem)
         if expands(problem):
             return expanded_cost(problem)
         features, width = problem.similarity.features, problem.value_dim + 1
@@ -76,6 +87,9 @@ class Factored(Strategy):
         return super().__call__(call) if out is None else out
 
     def run(self, call):
+        if call.similarity.kind == "uniform":
+            mean = call.value.sum(-2, keepdim=True) / max(1, call.keys)
+            return mean.expand(*call.query.shape[:-1], -1).contiguous()
         query, key = call.similarity.prepare(call.query, call.key)
         value, similarity = with_ones(call.value), call.similarity
         rows = query.shape[:-2].numel()
