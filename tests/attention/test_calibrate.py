@@ -57,12 +57,12 @@ def test_what_was_not_measured_stays_as_shipped(monkeypatch, tmp_path):
     monkeypatch.setattr(constants, "calibration_file", lambda: tmp_path / "calibration.json")
     monkeypatch.setattr(constants, "device_name", lambda device: f"a {device}")
     shipped = constants._constants.__wrapped__("cuda", 1).seconds
-    fast, half = [1e-9, 0, 0, 0], f"sorted{constants.HALF}"
+    fast, half = [1e-9, 0, 0, 0], f"mean{constants.HALF}"
     assert half not in shipped
-    constants.save_calibration("cuda", {"seconds": {"sorted": {"forward": fast}, half: {"backward": fast}}})
+    constants.save_calibration("cuda", {"seconds": {"mean": {"forward": fast}, half: {"backward": fast}}})
     found = constants._constants.__wrapped__("cuda", 1)
     assert found.calibrated
-    assert found.seconds["sorted"] == {"forward": tuple(fast), "backward": shipped["sorted"]["backward"]}
+    assert found.seconds["mean"] == {"forward": tuple(fast), "backward": shipped["mean"]["backward"]}
     assert found.seconds[half] == {"forward": tuple(fast), "backward": tuple(fast)}
     assert found.seconds["banded"] == shipped["banded"]
     assert shipped["banded"] != constants._constants.__wrapped__("cpu", 1).seconds["banded"]

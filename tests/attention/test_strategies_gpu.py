@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from heedful import Alibi, Causal, attend, explain
+from heedful import Alibi, Causal, Relative, Window, attend, explain
 from heedful.attention.calibrate import example
 from heedful.attention.position import toeplitz_block
 from heedful.attention.strategies import STRATEGIES
@@ -156,6 +156,38 @@ def test_flex_with_widths_that_are_no_power_of_two(features, seed):
     ):
         assert found.shape == wanted.shape
         assert (found - wanted).abs().max() <= TOLERANCE[torch.float32] * wanted.abs().max()
+
+
+@pytest.mark.parametrize("features", [16, 48, 64, 96, 128, 160])
+@pytest.mark.parametrize("pattern", ["everyone", "causal, relative", "window"])
+def test_flex_is_as_accurate_as_float32(pattern, features, seed):
+    """Its products go by tensor cores, which alone round to 10 bits: that would be off by 3e-4."""
+    torch.manual_seed(seed)
+    tensors = [torch.randn(1, 4, 700, features, device=DEVICE) for _ in range(3)]
+    options = {
+        "everyone": {},
+        "causal, relative": {
+            "neighbors": Causal(),
+            "position": Relative(torch.randn(4, 1399, device=DEVICE)),
+        },
+        "window": {"neighbors": Window(90)},
+    }[pattern]
+    wide = [x.double() for x in tensors]
+    found, wanted = gradients(tensors, options, "flex"), gradients(wide, options, "reference")
+    for one, other in zip(found, wanted, strict=True):
+        assert (one - other).norm() <= 5e-6 * other.norm()
+
+
+@pytest.mark.parametrize("features", [32, 64, 128])
+def test_flex_with_a_table_for_each_head_in_half_precision(features, seed):
+    torch.manual_seed(seed)
+    tensors = [torch.randn(1, 8, 1500, features, device=DEVICE).bfloat16() for _ in range(3)]
+    options = {"neighbors": Causal(), "position": Relative(torch.randn(8, 2999, device=DEVICE))}
+    wide = [x.double() for x in tensors]
+    for one, other in zip(
+        gradients(tensors, options, "flex"), gradients(wide, options, "reference"), strict=True
+    ):
+        assert (one - other).norm() <= 1e-2 * other.norm()
 
 
 @pytest.mark.parametrize(("heads", "length"), [(8, 8919), (1, 23_300)])

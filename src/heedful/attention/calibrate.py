@@ -241,7 +241,9 @@ def calibrate(
                 found.append((name, "forward", problem, taken))
     if progress:
         progress(1.0, "fitting")
-    calibration = _fit(device, found, least=0.5 * _product_seconds(device))
+    dtypes = {problem.item: problem.dtype for _, _, problem, _ in found}
+    least = {item: 0.5 * _product_seconds(device, getattr(torch, dtype)) for item, dtype in dtypes.items()}
+    calibration = _fit(device, found, least)
     if keep:
         calibration.path = save_calibration(
             device, {"seconds": calibration.seconds, "made": time.strftime("%Y-%m-%d")}
@@ -264,14 +266,19 @@ def _measurable(device: str, example: Example) -> list[str]:
     return found
 
 
-def _product_seconds(device: str) -> float:
+def _product_seconds(device: str, dtype: torch.dtype) -> float:
     """What a FLOP of torch's matrix product takes here: the most that arithmetic can be hurried."""
-    a, b = torch.randn(2, 8, 512, 512, device=device)
-    return seconds(lambda: a @ b, least=0.03, repeats=5, device=device) / (2 * 8 * 512**3)
+    size = 512 if device == "cpu" else 2048
+    a, b = torch.randn(2, 8, size, size, device=device, dtype=dtype)
+    return seconds(lambda: a @ b, least=0.03, repeats=5, device=device) / (2 * 8 * size**3)
 
 
-def _fit(device: str, found: list[tuple[str, str, Problem, float]], least: float = 0.0) -> Calibration:
-    """`least` seconds a FLOP: a fit to narrow problems might make it free, and wide ones a bargain."""
+def _fit(
+    device: str, found: list[tuple[str, str, Problem, float]], least: dict[int, float] | None = None
+) -> Calibration:
+    """`least` seconds a FLOP, by the bytes of a number: a fit to narrow problems might make it free, and wide
+    ones a bargain.
+    """
     measurements = []
     forward_seconds = {
         (name, problem.replace(gradient=False)): taken
@@ -295,7 +302,7 @@ def _fit(device: str, found: list[tuple[str, str, Problem, float]], least: float
         for direction in ("forward", "backward"):
             own = [m for m in measurements if m.strategy == flavor and m.direction == direction]
             if len(own) >= len(TERMS):
-                terms, miss = _least_squares(own, least)
+                terms, miss = _least_squares(own, (least or {}).get(own[0].item, 0.0))
                 if miss > UNSURE:
                     unsure[f"{flavor} {direction}"] = miss
                     continue

@@ -21,7 +21,13 @@ SHAPES = 256  # compiled for each; past eight torch would run without its kernel
 # Fewer queries go to another kernel of torch's, whose rows are the queries of all heads that share a key: of
 # more than 128 rows it has none to choose.
 SHORT = 128
-WIDE = 64  # features a block of float32 has room for: more take three times as long each
+WIDE = 64  # features up to which any number is as good as a power of two
+# Products of float32 numbers by tensor cores, each factor as the sum of two tf32 numbers: as accurate as
+# torch's own choice, one by one, and two to six times as fast. Wider heads would not fit its blocks.
+PRODUCTS, WIDEST = "'tf32x3'", 128
+LEAST = 32  # features that a block takes as long for as for fewer
+BLOCK = 128  # queries, and keys, that are looked at or left out together
+LOOKUP = 96  # what it takes to find a pair's entry in a table, in multiplications
 
 
 class Flex(Strategy):
@@ -48,18 +54,23 @@ class Flex(Strategy):
         return None
 
     def cost(self, problem):
-        on_gpu = problem.device != "cpu"
-        pairs = problem.rows * problem.queries * (problem.width + 128 if on_gpu else problem.keys)
-        dims = problem.dim + problem.value_dim
-        if on_gpu:
-            dims = _width(problem.dim) + _width(problem.value_dim)
-            dims *= 3 if max(problem.dim, problem.value_dim) > WIDE and problem.item > 2 else 1
-        traffic = problem.tensor_bytes if on_gpu else problem.item * pairs * 24
+        pairs = problem.rows * problem.queries * problem.keys
+        if problem.device == "cpu":
+            flops = pairs * (2 * problem.dim + 2 * problem.value_dim + TRANSCENDENTAL)
+            return Cost(flops, problem.item * pairs * 24, 6 * pairs * problem.item, 400)
+        pattern, placed = problem.neighbors, problem.position is not None
+        # Blocks that hold no pair are left out. Those at an edge of the pattern are partly empty: a listener
+        # has one of them, or two if the pattern is no interval.
+        edges = 1 if pattern.interval is not None else 2
+        heard = min(pattern.pairs + edges * BLOCK * problem.queries, pairs / problem.rows)
+        pairs = problem.rows * heard
+        dims = max(_width(problem.dim), LEAST) + max(_width(problem.value_dim), LEAST)
+        dims *= 12 if max(problem.dim, problem.value_dim) > WIDEST and problem.item > 2 else 1
         return Cost(
-            pairs * (2 * dims + TRANSCENDENTAL),
-            traffic,
-            problem.queries * problem.keys / 128 / 128 * 8 if on_gpu else 6 * pairs * problem.item,
-            6 if on_gpu else 400,
+            pairs * (2 * dims + TRANSCENDENTAL + LOOKUP * placed),
+            problem.tensor_bytes,
+            problem.queries * problem.keys / BLOCK**2 * 8,
+            6 + 2 * placed,
         )
 
     def run(self, call):
@@ -93,12 +104,26 @@ class Flex(Strategy):
                 block_mask=block_mask,
                 scale=scale,
                 enable_gqa=key.shape[-3] != query.shape[-3],
+                kernel_options=_options(query, max(query.shape[-1], value.shape[-1])),
             )
         return out[..., :width].reshape(*lead, *out.shape[1:-1], width)
 
 
+def _options(query: Tensor, width: int) -> dict[str, str] | None:
+    if query.is_cuda and query.dtype == torch.float32 and width <= WIDEST and _tensor_cores(query.device):
+        return {"FLOAT32_PRECISION": PRODUCTS}
+    return None
+
+
+@torch.compiler.assume_constant_result
+def _tensor_cores(device: torch.device) -> bool:
+    """Whether there are any for tf32, and the user has not allowed to round to it, which is faster still."""
+    rounded = torch.backends.cuda.matmul.fp32_precision == "tf32"
+    return not (rounded or torch.version.hip) and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 def _padded(x: Tensor) -> Tensor:
-    """Zeros up to a power of two: torch's kernel takes five times as long for 96 features as for 128."""
+    """Zeros up to a power of two: torch's kernel takes seven times as long for 96 features as for 128."""
     return F.pad(x, (0, _width(x.shape[-1]) - x.shape[-1])) if x.is_cuda else x
 
 

@@ -17,6 +17,8 @@ from .cache import CacheState, append
 from .reference import pair_flops
 from .sdpa import added, sdpa
 
+LEAST = 64  # features that torch's kernels on a GPU take as long for as for fewer
+
 
 class Fused(Strategy):
     name = "fused"
@@ -29,7 +31,9 @@ class Fused(Strategy):
         return no_pairs(problem)
 
     def flavor(self, problem):
-        return "fused with dropout" if problem.dropout else self.name
+        if problem.dropout:
+            return "fused with dropout"
+        return "fused with a mask" if _masked(problem) else self.name
 
     def cost(self, problem):
         pairs = problem.rows * problem.queries * problem.keys
@@ -37,9 +41,8 @@ class Fused(Strategy):
             masked = problem.position is not None or not problem.neighbors.complete
             size, passes = problem.item * pairs, 4 + masked
             return Cost(pairs * pair_flops(problem), traffic(size, passes), 3 * size, 12)
-        causal = plainly_causal(problem.neighbors, problem.queries, problem.keys)
-        masked = not (problem.neighbors.complete or causal) or problem.position is not None
-        pairs *= 0.5 if causal and not masked else 1
+        masked = _masked(problem)
+        pairs *= 1 if masked or problem.neighbors.complete else 0.5
         mask = _mask_size(problem) if masked else 0
         # Made once for all heads or for each, then read for every pair; offsets are int64. By the times
         # measured, half of it stays in the caches.
@@ -48,8 +51,10 @@ class Fused(Strategy):
         moved = 0.5 * (traffic(mask * problem.item, made) + offsets + pairs * problem.item) if masked else 0
         # A mask that wants a gradient makes torch write out all scores.
         written = 4 * pairs * problem.item if problem.position and problem.position.learned else 0
+        least = LEAST if problem.device == "cuda" else 0
+        dims = max(problem.dim, least) + max(problem.value_dim, least)
         return Cost(
-            pairs * (2 * problem.dim + 2 * problem.value_dim + TRANSCENDENTAL),
+            pairs * (2 * dims + TRANSCENDENTAL),
             problem.tensor_bytes + moved + traffic(written / 4, 4),
             mask * (1 + problem.item) + written,
             1 + 8 * masked,
@@ -132,6 +137,12 @@ def plainly_causal(facts, queries: int, keys: int) -> bool:
         return False
     low, high = facts.interval or (1, 0)
     return low == 0 and high == inf
+
+
+def _masked(problem) -> bool:
+    """Whether torch's kernel must be given a mask: it knows everyone and the whole past without."""
+    plain = problem.neighbors.complete or plainly_causal(problem.neighbors, problem.queries, problem.keys)
+    return not plain or problem.position is not None
 
 
 def _mask_size(problem) -> int:
