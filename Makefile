@@ -21,7 +21,7 @@ run: setup
 	$(BIN)/heedful report
 
 test: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --doctest-modules
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --doctest-modules
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""The problems raced on an H200, planned again with the constants that ship.
+"""The problems raced on an H200, planned with the constants that ship.
 
     python docs/results/replan.py
 
-The races are the entry `regret` of 2026-11-18-h200.json: what each strategy took. They were run by
-`heedful.bench.regret`, problem by problem in random order, until the time was over. Printed is how often the
-choice is within 1.15× of the fastest, and how often it would be with constants fitted to four fifths of the
-races and judged by the rest.
+2026-11-18-h200-races.json has what each strategy took, in microseconds: in float32 the 304 problems of
+`heedful bench regret --device cuda`, in bfloat16 those of `heedful calibrate` and the 114 drawn ones. Printed is how often the choice is within 1.15× of the fastest; how often it would be with
+constants fitted to four fifths of the races and judged by the rest; and in bfloat16, fitted to the
+calibration's problems and judged by the drawn ones.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import json
 import random
 from pathlib import Path
 
+import torch
+
 from heedful.attention import constants, plan
 from heedful.attention.calibrate import Measurement, _least_squares, example
 from heedful.attention.strategies import STRATEGIES
 
-RACES = Path(__file__).with_name("2026-11-18-h200.json")
+RACES = Path(__file__).with_name("2026-11-18-h200-races.json")
 MEMORY = 70e9  # bytes: half of an H200's
-LEAST, ENOUGH = 1.6e-14, 8  # seconds a FLOP takes at least; measurements that are worth a fit
+LEAST = {4: 1e-14, 2: 7.2e-16}  # seconds a FLOP takes at least, half of what it takes in a large product
+ENOUGH = 8  # measurements that are worth a fit
 
 
-def races() -> list[tuple]:
-    """(problem, microseconds by strategy, whether it was training)"""
-    rows = next(entry for entry in json.loads(RACES.read_text()) if entry["name"] == "regret")["rows"]
+def races(dtype: str) -> list[tuple]:
+    """(set, problem, microseconds by strategy)"""
     found = []
-    for row in rows:
+    for row in json.loads(RACES.read_text(encoding="utf-8"))[dtype]:
         similarity, neighbors, position, sizes, *training = row["problem"].split()
         heads, length, dim = map(int, sizes.split("×"))
         sizes = {"heads": heads, "length": length, "dim": dim, "training": bool(training), "seed": 1}
-        problem = example(similarity, neighbors, position, **sizes).problem.replace(device="cuda", exact=True)
-        # FlexAttention was raced before wide heads were padded.
-        times = {name: t for name, t in row["times"].items() if name != "flex" or dim <= 64}
-        found.append((problem, times, bool(training)))
+        one = example(similarity, neighbors, position, **sizes, dtype=getattr(torch, dtype))
+        found.append((row["set"], one.problem.replace(device="cuda", exact=True), row["times"]))
     return found
 
 
@@ -43,23 +43,25 @@ def shipped() -> constants.Constants:
     return constants.Constants("H200", True, constants._constants.__wrapped__("cuda", 1).seconds, MEMORY)
 
 
-def refitted(known: constants.Constants, races: list[tuple]) -> constants.Constants:
+def refitted(races: list[tuple]) -> constants.Constants:
+    known = shipped()
     for direction in ("forward", "backward"):
         measured: dict[str, list[Measurement]] = {}
-        for problem, times, training in races:
-            if training != (direction == "backward"):
+        for _, problem, times in races:
+            if problem.gradient != (direction == "backward"):
                 continue
             for name, micros in times.items():
                 way, taken = STRATEGIES[name], 1e-6 * micros
                 flavor, cost = way.flavor(problem), way.cost(problem)
-                if training:
+                if problem.gradient:
                     taken = max(taken - known.time(flavor, "forward", cost, problem.item), 0.1 * taken)
                     cost = way.backward_cost(problem)
+                flavor += constants.HALF * (problem.item == 2)
                 entry = Measurement(flavor, direction, cost, problem.item, taken)
                 measured.setdefault(flavor, []).append(entry)
         for flavor, entries in measured.items():
             if len(entries) >= ENOUGH:
-                terms, _ = _least_squares(entries, LEAST)
+                terms, _ = _least_squares(entries, LEAST[entries[0].item])
                 known.seconds[flavor] = {**known.seconds[flavor], direction: tuple(terms)}
     return known
 
@@ -67,17 +69,26 @@ def refitted(known: constants.Constants, races: list[tuple]) -> constants.Consta
 def good(known: constants.Constants, races: list[tuple]) -> int:
     plan.constants = lambda device: known
     plan._make_plan.cache_clear()
-    chosen = [(plan.make_plan(problem).strategy, times) for problem, times, _ in races]
+    chosen = [(plan.make_plan(problem).strategy, times) for _, problem, times in races]
     return sum(name in times and times[name] <= 1.15 * min(times.values()) for name, times in chosen)
 
 
 if __name__ == "__main__":
-    found = races()
-    print(f"constants that ship: {good(shipped(), found)} of {len(found)} within 1.15×")
-    for seed in range(3):
-        order = random.Random(seed).sample(found, len(found))
-        right = sum(
-            good(refitted(shipped(), [r for n, r in enumerate(order) if n % 5 != part]), order[part::5])
-            for part in range(5)
-        )
-        print(f"fitted to four fifths, judged by the rest: {right} of {len(found)}")
+    for dtype in ("float32", "bfloat16"):
+        found = races(dtype)
+        for name in dict.fromkeys(name for name, *_ in found):
+            part = [race for race in found if race[0] == name]
+            print(
+                f"{dtype}, {name}: constants that ship: {good(shipped(), part)} of {len(part)} within 1.15×"
+            )
+        for seed in range(3):
+            order = random.Random(seed).sample(found, len(found))
+            right = 0
+            for part in range(5):
+                rest = [race for n, race in enumerate(order) if n % 5 != part]
+                right += good(refitted(rest), order[part::5])
+            print(f"{dtype}: fitted to four fifths, judged by the rest: {right} of {len(found)}")
+    own = [race for race in found if race[0] == "calibration"]
+    drawn = [race for race in found if race[0] == "drawn"]
+    right = good(refitted(own), drawn)
+    print(f"bfloat16: fitted to the calibration's, judged by the drawn: {right} of {len(drawn)}")

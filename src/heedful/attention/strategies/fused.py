@@ -81,7 +81,9 @@ class Fused(Strategy):
                 mask = mask.expand(*lead, *mask.shape[-3:]).reshape(-1, *mask.shape[-3:])
         if width != query.shape[-1]:  # … and equal widths; zeros change no scores and no column that is kept
             wide = max(width, query.shape[-1])
-            query, key, value = (F.pad(x, (0, wide - x.shape[-1])) for x in (query, key, value))
+            query, key, value = (
+                x if x.shape[-1] == wide else F.pad(x, (0, wide - x.shape[-1])) for x in (query, key, value)
+            )
         if (
             mask is not None and mask.dim() == 3
         ):  # torch's fast paths take two or four; with three it writes all scores
