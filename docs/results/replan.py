@@ -4,9 +4,10 @@
     python docs/results/replan.py
 
 2026-11-18-h200-races.json has what each strategy took, in microseconds: in float32 the 304 problems of
-`heedful bench regret --device cuda`, in bfloat16 those of `heedful calibrate` and the 114 drawn ones. Printed is how often the choice is within 1.15× of the fastest; how often it would be with
-constants fitted to four fifths of the races and judged by the rest; and in bfloat16, fitted to the
-calibration's problems and judged by the drawn ones.
+`heedful bench regret --device cuda`, in bfloat16 those of `heedful calibrate` and the 114 drawn ones. Printed
+is how often the choice is within 1.15× of the fastest; how often it would be with constants fitted to four
+fifths of the races and judged by the rest; and in bfloat16, fitted to the calibration's problems and judged
+by the drawn ones.
 """
 
 from __future__ import annotations
