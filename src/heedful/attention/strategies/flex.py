@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..cost import TRANSCENDENTAL, Cost
-from ..transforms import lasting
+from ..transforms import constant_to_compiler, lasting
 from .base import Strategy, no_pairs
 from .fused import scaled
 
@@ -115,7 +115,7 @@ def _options(query: Tensor, width: int) -> dict[str, str] | None:
     return None
 
 
-@torch.compiler.assume_constant_result
+@constant_to_compiler
 def _tensor_cores(device: torch.device) -> bool:
     """Whether there are any for tf32, and the user has not allowed to round to it, which is faster still."""
     rounded = torch.backends.cuda.matmul.fp32_precision == "tf32"
