@@ -84,4 +84,6 @@ def _cell(thing) -> str:
         return "–"
     if isinstance(thing, bool):
         return "yes" if thing else "no"
+    if isinstance(thing, tuple):  # an interval
+        return " … ".join(map(_cell, thing))
     return f"{thing:.4g}" if isinstance(thing, float) else str(thing)

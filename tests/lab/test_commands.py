@@ -66,7 +66,9 @@ def test_compare_pairs_by_seed(capsys):
     rows = json.loads(out)
     assert status == 0 and [row["variant"] for row in rows] == ["flat", "steep"]
     assert all(row["difference"] == 0 and row["seeds"] == 3 for row in rows)
-    assert "no clear difference" in heedful(capsys, "compare", *names)[1]
+    said = heedful(capsys, "compare", *names)[1]
+    low, high = json.loads(out)[0]["interval"]
+    assert "no clear difference" in said and f"{low:.4g} … {high:.4g}" in said
     status, _, error = heedful(capsys, "compare", names[0], "nothing")
     assert status == 2 and "holds no run 'nothing'" in error
     status, _, error = heedful(capsys, "compare", *names, "--metric", "depth")
