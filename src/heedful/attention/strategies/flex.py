@@ -65,6 +65,7 @@ class Flex(Strategy):
         heard = min(pattern.pairs + edges * BLOCK * problem.queries, pairs / problem.rows)
         pairs = problem.rows * heard
         dims = max(_width(problem.dim), LEAST) + max(_width(problem.value_dim), LEAST)
+        # Without tensor cores heads of 128 took six times as long; wider ones were not raced.
         dims *= 12 if max(problem.dim, problem.value_dim) > WIDEST and problem.item > 2 else 1
         return Cost(
             pairs * (2 * dims + TRANSCENDENTAL + LOOKUP * placed),
