@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -73,6 +75,18 @@ def test_compare_pairs_by_seed(capsys):
     assert status == 2 and "holds no run 'nothing'" in error
     status, _, error = heedful(capsys, "compare", *names, "--metric", "depth")
     assert status == 2 and "no metric 'depth'; it has height, noise" in error
+
+
+def test_a_store_that_cannot_be_used_is_said_in_one_line(capsys, tmp_path):
+    heedful(capsys, "run", "toy-line", "--seeds", "1", "--runs", str(tmp_path / "newer"))
+    with contextlib.closing(sqlite3.connect(tmp_path / "newer" / "lab.sqlite")) as base:
+        base.execute("PRAGMA user_version = 999")
+    (tmp_path / "file").write_text("")
+    for folder, reason in (("newer", "newer heedful"), ("file/runs", "cannot open")):
+        status, _, error = heedful(
+            capsys, "run", "toy-line", "--seeds", "1", "--runs", str(tmp_path / folder)
+        )
+        assert status == 2 and reason in error and error.count("\n") == 1
 
 
 def test_report_is_one_file_without_addresses(capsys):

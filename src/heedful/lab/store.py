@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS metric (
 """
 
 
-class StoreError(RuntimeError):
+class StoreError(OSError):
     """The store cannot be opened, read or written; what was stored before is untouched."""
 
 
@@ -332,6 +332,8 @@ class Store:
     def _explained(self, doing: str) -> Iterator[None]:
         try:
             yield
+        except StoreError:
+            raise
         except sqlite3.DatabaseError as error:
             hints = {
                 "disk is full": "Free some space and run the same command again; what is stored is kept.",
