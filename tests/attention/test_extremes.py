@@ -152,6 +152,20 @@ def test_queries_that_stand_before_every_key_hear_nobody(strategy, seed):
     assert not gradient.any()
 
 
+@pytest.mark.parametrize("strategy", ["reference", "tiled", "scan", "toeplitz", "sparse"])
+def test_who_hears_one_speaker_hears_it_whole_however_faintly(strategy, seed):
+    """Features that all but cancel must do so in numerator and normaliser alike."""
+    q, k, v = torch.randn(3, 4, 50, 16)
+    first = k[:, :1]
+    across = q[:, :1] - (q[:, :1] * first).sum(-1, keepdim=True) / first.square().sum(-1, True) * first
+    q[:, :1] = across + 0.01 * first  # a weight of 0.03 from terms of 100
+    q.requires_grad_()
+    call = {"similarity": heedful.Polynomial(degree=2, constant=0), "neighbors": Causal()}
+    alone = heedful.attend(q, k, v, **call, strategy=strategy)[:, 0]
+    assert torch.allclose(alone, v[:, 0], atol=2e-6)
+    assert torch.autograd.grad(alone.cumsum(-1).sum(), q)[0].abs().max() <= 1e-3
+
+
 @pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0)])
 def test_no_queries_or_no_keys_give_zeros(shape):
     q, k, v = (torch.randn(2, n, 3, requires_grad=True) for n in (shape[0], shape[1], shape[1]))

@@ -1,12 +1,18 @@
-"""Torch's kernels called directly: the arguments torch itself would pass, and on a GPU its results."""
+"""Torch's kernels, mended by a hook or called directly: what torch passes them, and what comes out."""
+
+import gc
+import weakref
+from contextlib import nullcontext
 
 import pytest
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
-from heedful import Causal, Everyone, Graph, Relative, attend
+from heedful import Causal, Everyone, Graph, Relative, Window, attend
 from heedful.attention.strategies import sdpa
 
 ON_GPU = [key for key in sdpa._KERNELS if key[0] == "cuda"]
@@ -51,6 +57,78 @@ def test_kernels_get_what_autograd_would_pass(key):
 
 
 gpu = pytest.mark.gpu
+kept = pytest.mark.parametrize("kept", [nullcontext, lambda: saved_tensors_hooks(torch.clone, torch.clone)])
+
+
+@kept
+@pytest.mark.parametrize("shape", ["plain", "causal", "masked", "grouped", "narrow"])
+def test_first_and_second_derivatives(kept, shape):
+    """Whether torch's record is mended or the kernels are called directly, where saved tensors are packed."""
+    q, k, v = (t.detach() for t in draw(torch.float32, "cpu", queries=7, keys=7, dim=5))
+    k, v = (k[:, :2], v[:, :2]) if shape == "grouped" else (k, v)
+    v = v[..., :3] if shape == "narrow" else v
+    neighbors = {"causal": Causal(), "masked": Window(2)}.get(shape, Everyone())
+
+    def penalty(way, dtype):
+        tensors = [x.to(dtype).requires_grad_() for x in (q, k, v)]
+        with kept():
+            out = attend(*tensors, neighbors=neighbors, strategy=way)
+        first = torch.autograd.grad(out.square().sum(), tensors, create_graph=True)
+        return first, torch.autograd.grad(sum(x.square().sum() for x in first), tensors)
+
+    ours, exact = penalty("fused", torch.float32), penalty("reference", torch.float64)
+    for found, expected in zip(ours, exact, strict=True):
+        close(found, expected, torch.float32)
+
+
+@kept
+@pytest.mark.parametrize("wanted", [[0], [1], [2], [0, 2], [1, 2]])
+@pytest.mark.parametrize("size", [1.0, 1e3])
+def test_only_what_is_asked_for(kept, wanted, size):
+    """Some inputs want no gradient; with scores of 1e6 the norms' rounding would show in the others'."""
+    drawn = [t.detach() for t in draw(torch.float32, "cpu", queries=6, keys=6, dim=8)]
+    drawn[1][..., 1::2, :] = drawn[1][..., ::2, :]  # two speakers each are heard alike
+    drawn[0], drawn[1] = drawn[0] * size, drawn[1] * size
+    gradient = torch.randn(2, 4, 6, 8)
+
+    def found(way, dtype, **options):
+        tensors = [x.to(dtype, copy=True).requires_grad_(i in wanted) for i, x in enumerate(drawn)]
+        with kept():
+            out = attend(*tensors, strategy=way)
+        return torch.autograd.grad(out, [tensors[i] for i in wanted], gradient.to(dtype), **options)
+
+    exact = found("reference", torch.float64)
+    close(found("fused", torch.float32), exact, torch.float32, size)
+    close(found("fused", torch.float32, create_graph=True), exact, torch.float32, size)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_under_checkpoint(reentrant):
+    """Saved tensors can be asked for once there, also for a backward pass that is itself differentiated."""
+    tensors = draw(torch.float32, "cpu", queries=6, keys=6, dim=8)
+    plain = torch.autograd.grad(attend(*tensors, strategy="fused").sum(), tensors)
+    out = checkpoint(lambda q, k, v: attend(q, k, v, strategy="fused"), *tensors, use_reentrant=reentrant)
+    if reentrant:  # torch.autograd.grad is not for this one
+        out.sum().backward()
+        found = [tensor.grad for tensor in tensors]
+    else:
+        found = torch.autograd.grad(out.sum(), tensors, create_graph=True)
+        assert all(gradient.requires_grad for gradient in found)
+    for one, other in zip(found, plain, strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
+
+
+def test_a_graph_goes_with_its_result():
+    """A hook that knew its record would keep it alive until the garbage is collected."""
+    tensors = draw(torch.float32, "cpu", queries=6, keys=6, dim=8)
+    held = weakref.ref(inside := tensors[0] * 2)
+    out = attend(inside, *tensors[1:], strategy="fused")
+    gc.disable()
+    try:
+        del inside, out
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 @pytest.fixture
@@ -70,20 +148,22 @@ def with_gradients(function, tensors, gradient):
     return out, *torch.autograd.grad(out, tensors, gradient)
 
 
-def close(found, exact, dtype):
+def close(found, exact, dtype, size=0.0):
+    """Up to rounding of the largest entry, or of what sums to it if that has a size of its own."""
     tolerance = {torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
     for one, other in zip(found, exact, strict=True):
         assert one.dtype == dtype
-        assert (one.double() - other).abs().max() <= tolerance * other.abs().max()
+        assert (one.double() - other).abs().max() <= tolerance * max(size, float(other.detach().abs().max()))
 
 
 @gpu
+@kept
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("dim", [64, 20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("backend", BACKENDS.values(), ids=lambda backend: backend.name)
-def test_gradients_on_a_gpu(backend, dtype, dim, grouped, causal, cuda):
+def test_gradients_on_a_gpu(backend, dtype, dim, grouped, causal, kept, cuda):
     """Where torch would take a kernel, so do we, and outputs and gradients are those of float64."""
     tensors = draw(dtype, cuda, key_heads=2 if grouped else 4, dim=dim)
     gradient = torch.randn(2, 4, 192, dim, device=cuda).to(dtype)
@@ -92,7 +172,7 @@ def test_gradients_on_a_gpu(backend, dtype, dim, grouped, causal, cuda):
     expected = with_gradients(
         lambda q, k, v: attend(q, k, v, neighbors=neighbors, strategy="reference"), exact, gradient.double()
     )
-    with sdpa_kernel([backend, SDPBackend.MATH]):
+    with sdpa_kernel([backend, SDPBackend.MATH]), kept():
         found = with_gradients(
             lambda q, k, v: attend(q, k, v, neighbors=neighbors, strategy="fused"), tensors, gradient
         )
@@ -100,21 +180,27 @@ def test_gradients_on_a_gpu(backend, dtype, dim, grouped, causal, cuda):
 
 
 @gpu
+@kept
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_no_differentiating_inside_a_backward_pass(dtype, cuda, monkeypatch):
+def test_no_differentiating_inside_a_backward_pass(dtype, kept, cuda, monkeypatch):
     tensors = draw(dtype, cuda)
     monkeypatch.setattr(sdpa, "_gradients", lambda *_, **__: pytest.fail("took the long way"))
-    attend(*tensors, strategy="fused").sum().backward()
-    attend(*tensors, neighbors=Causal(), strategy="fused").sum().backward()
+    with kept():
+        attend(*tensors, strategy="fused").sum().backward()
+        attend(*tensors, neighbors=Causal(), strategy="fused").sum().backward()
 
 
 @gpu
+@kept
+@pytest.mark.parametrize("dim", [64, 20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_second_derivatives_on_a_gpu(dtype, cuda):
-    tensors = draw(dtype, cuda, queries=24, keys=24)
+def test_second_derivatives_on_a_gpu(dtype, dim, kept, cuda):
+    tensors = draw(dtype, cuda, queries=24, keys=24, dim=dim)
 
     def penalty(run, tensors):
-        first = torch.autograd.grad(run(*tensors).square().sum(), tensors, create_graph=True)
+        with kept():
+            out = run(*tensors)
+        first = torch.autograd.grad(out.square().sum(), tensors, create_graph=True)
         return torch.autograd.grad(sum(x.square().sum() for x in first), tensors)
 
     exact = [t.detach().double().requires_grad_() for t in tensors]

@@ -54,13 +54,22 @@ def expected(problem, seed, dtype):
     return gradients([x.double() for x in tensors], options, "reference")
 
 
-def close(found, wanted, dtype):
-    for one, other in zip(found, wanted, strict=True):
+def close(found, wanted, dtype, rounding=(0.0,) * 4):
+    """Up to a tolerance, or to a few times what rounding does to the reference itself in this precision."""
+    for one, other, error in zip(found, wanted, rounding, strict=True):
         if one is None or other is None:  # nobody asks a uniform listener whom it prefers
             assert (one is None or not one.any()) and (other is None or not other.any())
             continue
         assert one.isfinite().all()
-        assert (one.cpu().double() - other).abs().max() <= TOLERANCE[dtype] * max(other.abs().max(), 1)
+        allowed = max(TOLERANCE[dtype] * max(float(other.abs().max()), 1), 4 * error)
+        assert (one.cpu().double() - other).abs().max() <= allowed
+
+
+def rounding(problem, seed, dtype, wanted):
+    """How far the reference is off on the CPU: a weight that all but vanishes is lost to any strategy."""
+    found = gradients(*drawn(problem, seed, "cpu", dtype), "reference")
+    pairs = zip(found, wanted, strict=True)
+    return [0.0 if a is None or b is None else float((a.double() - b).abs().max()) for a, b in pairs]
 
 
 def takers(tensors, options):
@@ -76,9 +85,9 @@ def test_every_strategy_agrees(problem, dtype, seed):
     wanted = expected(problem, seed, dtype)
     names = takers(tensors, options)
     assert len(names) >= 2  # the reference and at least one more
-    for name in names:
-        close(gradients(tensors, options, name), wanted, dtype)
-    close(gradients(tensors, options, "auto"), wanted, dtype)
+    errors = rounding(problem, seed, dtype, wanted)
+    for name in [*names, "auto"]:
+        close(gradients(tensors, options, name), wanted, dtype, errors)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=" ".join)

@@ -1,10 +1,9 @@
 """torch's scaled_dot_product_attention, differentiable as often as one likes, at the price of a bare call.
 
-Torch's fused kernels have no second derivative. So the kernels behind the function are called directly,
-forward and backward, from an autograd function of our own; a backward pass that is itself to be
-differentiated runs the composite. Differentiating through torch's function from inside a backward pass does
-as well, for 50 µs more a step on a CPU and 300 on a GPU; it is left to calls the kernels do not take as they
-are.
+Torch's fused kernels have no second derivative. So what torch recorded of a call is given a hook, which does
+nothing but when the backward pass is itself to be differentiated: then it runs the composite. The hook asks
+torch for what it saved for the backward pass, which is to be had once where activations are checkpointed or
+kept elsewhere. There an autograd function of our own calls the kernels, for 50 µs more a step.
 """
 
 from __future__ import annotations
@@ -43,6 +42,11 @@ def sdpa(
         return F.scaled_dot_product_attention(query, key, value, mask, **options)
     if learned:  # not every kernel gives a mask its gradient
         return _composite(query, key, value, mask, options)
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+        out = F.scaled_dot_product_attention(query, key, value, mask, **options)
+        if (node := _fused_node(out)) is not None:
+            node.register_hook(_mended_on_cpu if query.device.type == "cpu" else _mended)
+        return out
     backend = torch._fused_sdp_choice(query, key, value, mask, 0.0, **options)
     if backend == SDPBackend.MATH.value:
         return F.scaled_dot_product_attention(query, key, value, mask, **options)
@@ -62,6 +66,51 @@ def added(mask: Tensor | None, like: Tensor) -> Tensor | None:
 def _composite(query, key, value, mask, options) -> Tensor:
     with sdpa_kernel(SDPBackend.MATH):
         return F.scaled_dot_product_attention(query, key, value, mask, **options)
+
+
+def _fused_node(out: Tensor):
+    """Torch's record of a fused kernel in what it recorded of a call, or None: it ran the composite."""
+    node = out.grad_fn
+    if node is None or node.name().startswith("ScaledDotProduct"):
+        return node
+    inner = node.next_functions[0][0]  # a kernel that takes certain widths only gave more columns than asked
+    return inner if inner is not None and inner.name().startswith("ScaledDotProduct") else None
+
+
+def _mended(gradients, outer):
+    """A hook on that record: its gradients once more, by the composite, if they are to be differentiated."""
+    if not torch.is_grad_enabled():
+        return None
+    node = torch._C._current_autograd_node()
+    query, key, value, mask = _saved(node)
+    grouped = key.shape[-3] != query.shape[-3]
+    options = {"is_causal": node._saved_is_causal, "scale": node._saved_scale, "enable_gqa": grouped}
+    wanted = [gradient is not None for gradient in gradients[:3]]
+    out = _composite(query, key, value, mask, options)
+    found = _gradients(out, (query, key, value), wanted, outer[0], create_graph=True)
+    return *found, *gradients[3:]
+
+
+def _mended_on_cpu(gradients, outer):
+    """The same, and once more, too, if norms are so large that their rounding shows."""
+    if torch.is_grad_enabled():
+        return _mended(gradients, outer)
+    node, kernel = torch._C._current_autograd_node(), _KERNELS.get(("cpu", SDPBackend.FLASH_ATTENTION.value))
+    kept = node._saved_output, node._saved_logsumexp
+    if kernel is None or not _rounded(kept[1], outer[0]):
+        return None
+    found = kernel.backward(outer[0], *_saved(node), kept, (), node._saved_is_causal, node._saved_scale)
+    return tuple(None if old is None else new for old, new in zip(gradients, found, strict=False))
+
+
+def _saved(node) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    mask = getattr(node, "_saved_attn_mask", None)
+    return (
+        node._saved_query,
+        node._saved_key,
+        node._saved_value,
+        mask if mask is not None else getattr(node, "_saved_attn_bias", None),
+    )
 
 
 class _OnceFast(torch.autograd.Function):
@@ -122,7 +171,7 @@ def _on_cpu(forward, backward) -> _Kernel:
     def back(gradient, query, key, value, mask, kept, sizes, causal, scale):
         known = {"attn_mask": added(mask, query), "scale": scale}
         out, norms = kept
-        if float(norms.abs().amax()) < _LARGE[query.dtype]:
+        if not _rounded(norms, query):
             return backward(gradient, query, key, value, out, norms, 0.0, causal, **known)
         # The weights are rebuilt as exp(score − norm), and a norm of 1e4 is rounded by 5e-4: a listener who
         # hears several keys alike would be wrong by as much. One more column takes the norm off its scores.
@@ -140,7 +189,12 @@ def _on_cpu(forward, backward) -> _Kernel:
     return _Kernel(lambda query, mask, grouped: not grouped, run, back)
 
 
-# Norms whose rounding shows: by 1e-5 in float32, in the others by a quarter of their own precision.
+def _rounded(norms: Tensor, like: Tensor) -> bool:
+    """Whether norms are so large that their rounding shows in gradients like this one."""
+    return float(norms.abs().amax()) >= _LARGE[like.dtype]
+
+
+# By 1e-5 in float32, in the others by a quarter of their own precision.
 _LARGE = {torch.float64: inf, torch.float32: 256.0, torch.float16: 4096.0, torch.bfloat16: 16384.0}
 
 

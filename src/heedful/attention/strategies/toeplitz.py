@@ -138,7 +138,8 @@ def _runs(flags: list[bool]) -> list[tuple[int, int]]:
 
 def _convolve(phi_q, phi_k, value, spectrum, queries, keys, length):
     """Σ_c φ_c(q_i) (T ∗ φ_c(k) v)_i for a group of features c, in float64."""
-    terms = (phi_k[..., :, :, None] * value[..., :, None, :]).double()  # (..., M, c, e + 1)
+    # Wide before they meet: features may cancel, and what a product rounds would not cancel with them.
+    terms = phi_k.double()[..., :, :, None] * value.double()[..., :, None, :]  # (..., M, c, e + 1)
     # Entry queries − 1 + (i − j) of the table meets term j: the convolution is read off at queries − 1 + i.
     waves = torch.fft.rfft(terms, length, dim=-3) * spectrum[..., :, None, None]
     start = queries - 1 + keys - queries
