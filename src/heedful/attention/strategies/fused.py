@@ -57,7 +57,7 @@ class Fused(Strategy):
             pairs * (2 * dims + TRANSCENDENTAL),
             problem.tensor_bytes + moved + traffic(written / 4, 4),
             mask * (1 + problem.item) + written,
-            1 + 8 * masked,
+            1 + (_mask_launches(problem) if masked else 0),
         )
 
     def backward_cost(self, problem):
@@ -145,6 +145,15 @@ def _masked(problem) -> bool:
     """Whether torch's kernel must be given a mask: it knows everyone and the whole past without."""
     plain = problem.neighbors.complete or plainly_causal(problem.neighbors, problem.queries, problem.keys)
     return not plain or problem.position is not None
+
+
+def _mask_launches(problem) -> int:
+    """Operations that make a mask, counted: for offsets, for what is more than offsets, for a position."""
+    if problem.device == "cpu":
+        return 8
+    pattern = 0 if problem.neighbors.complete else 10 if problem.neighbors.interval else 21
+    # Some might hear nobody: they are looked for, and silenced.
+    return pattern + (14 if problem.position is not None else 4 * (problem.neighbors.interval is None))
 
 
 def _mask_size(problem) -> int:

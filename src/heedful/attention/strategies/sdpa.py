@@ -95,11 +95,12 @@ def _mended_on_cpu(gradients, outer):
     """The same, and once more, too, if norms are so large that their rounding shows."""
     if torch.is_grad_enabled():
         return _mended(gradients, outer)
-    node, kernel = torch._C._current_autograd_node(), _KERNELS.get(("cpu", SDPBackend.FLASH_ATTENTION.value))
-    kept = node._saved_output, node._saved_logsumexp
-    if kernel is None or not _rounded(kept[1], outer[0]):
+    node = torch._C._current_autograd_node()
+    norms = node._saved_logsumexp
+    if _ON_CPU is None or not _rounded(norms, outer[0]):
         return None
-    found = kernel.backward(outer[0], *_saved(node), kept, (), node._saved_is_causal, node._saved_scale)
+    kept, causal, scale = (node._saved_output, norms), node._saved_is_causal, node._saved_scale
+    found = _ON_CPU.backward(outer[0], *_saved(node), kept, (), causal, scale)
     return tuple(None if old is None else new for old, new in zip(gradients, found, strict=False))
 
 
@@ -191,7 +192,8 @@ def _on_cpu(forward, backward) -> _Kernel:
 
 def _rounded(norms: Tensor, like: Tensor) -> bool:
     """Whether norms are so large that their rounding shows in gradients like this one."""
-    return float(norms.abs().amax()) >= _LARGE[like.dtype]
+    low, high = torch.aminmax(norms)
+    return max(-low.item(), high.item()) >= _LARGE[like.dtype]
 
 
 # By 1e-5 in float32, in the others by a quarter of their own precision.
@@ -292,3 +294,4 @@ _KERNELS: dict[tuple[str, int], _Kernel] = {}
 for (_device, _backend), _made, *_wanted in _SIGNATURES:
     if _found := _known(*_wanted):
         _KERNELS[_device, _backend.value] = _made(*_found)
+_ON_CPU = _KERNELS.get(("cpu", SDPBackend.FLASH_ATTENTION.value))
