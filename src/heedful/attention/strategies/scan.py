@@ -3,6 +3,7 @@
     out_i ∝ φ(q_i)·S_i,   S_i = λ S_{i−1} + φ(k_i) [v_i, 1]ᵀ      (λ = exp(−slope) with Alibi, else 1)
 
 O(N·features) time. Decoding carries S alone, whatever the length: `step` takes it and gives it back.
+Where φ = 1 and nothing decays, S is a cumulative sum of the values.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from ..cost import Cost
+from ..cost import Cost, traffic
 from ..similarity import Polynomial
 from ..transforms import recompute
 from .base import Call, Strategy, divide_ones, no_kernel, with_ones
@@ -58,9 +60,14 @@ class Scan(Strategy):
         return expands(problem) and problem.position is None and problem.queries == problem.keys
 
     def flavor(self, problem):
+        if _averages(problem.similarity, problem.position, problem.device):
+            return "running mean"
         return "quadratic" if self._expands(problem) else self.name
 
     def cost(self, problem):
+        if _averages(problem.similarity, problem.position, problem.device):
+            numbers = problem.rows * max(problem.queries, problem.keys) * problem.value_dim
+            return Cost(2 * numbers, traffic(problem.item * numbers, 2), 2 * problem.item * numbers, 4)
         if self._expands(problem):
             return expanded_cost(problem)
         features, width = problem.similarity.features, problem.value_dim + 1
@@ -83,6 +90,8 @@ class Scan(Strategy):
         return super().__call__(call) if out is None else out
 
     def run(self, call):
+        if _averages(call.similarity, call.position, call.query.device.type):
+            return _running_mean(call)
         state = None
         ahead = call.keys - call.queries
         if ahead < 0:  # the first listeners stand before every speaker and hear nobody
@@ -124,6 +133,19 @@ class Scan(Strategy):
         features = similarity.feature_count(call.query.shape[-1])
         out, total = _chunks(similarity, _decay(call), query, key, with_ones(call.value), total, features)
         return out, ScanState(total, size, (state.length if state else 0) + call.keys)
+
+
+def _averages(similarity, position, device: str) -> bool:
+    """Whether all there is to do is to add values up. On a GPU torch adds up a column by one thread."""
+    return similarity.kind == "uniform" and position is None and device == "cpu"
+
+
+def _running_mean(call: Call) -> Tensor:
+    ahead = call.keys - call.queries
+    first = max(0, ahead)  # the first listener there is who hears someone
+    heard = torch.arange(first + 1, call.keys + 1, device=call.value.device)[:, None]
+    mean = call.value.cumsum(-2)[..., first:, :] / heard
+    return mean if ahead >= 0 else F.pad(mean, (0, 0, -ahead, 0))
 
 
 def _decay(call: Call) -> Tensor | None:

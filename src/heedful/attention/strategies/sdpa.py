@@ -79,7 +79,7 @@ def _fused_node(out: Tensor):
 
 def _mended(gradients, outer):
     """A hook on that record: its gradients once more, by the composite, if they are to be differentiated."""
-    if not torch.is_grad_enabled():
+    if not torch.is_grad_enabled() or outer[0] is None:  # no gradient at all is an all-zero one
         return None
     node = torch._C._current_autograd_node()
     query, key, value, mask = _saved(node)
@@ -97,7 +97,7 @@ def _mended_on_cpu(gradients, outer):
         return _mended(gradients, outer)
     node = torch._C._current_autograd_node()
     norms = node._saved_logsumexp
-    if _ON_CPU is None or not _rounded(norms, outer[0]):
+    if _ON_CPU is None or outer[0] is None or not _rounded(norms, outer[0]):
         return None
     kept, causal, scale = (node._saved_output, norms), node._saved_is_causal, node._saved_scale
     found = _ON_CPU.backward(outer[0], *_saved(node), kept, (), causal, scale)
