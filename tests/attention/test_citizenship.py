@@ -207,6 +207,36 @@ def test_gradient_of_the_gradient(example, seed):
     assert gradgradcheck(example, wanting(example.draw(seed)), fast_mode=True, atol=1e-4)
 
 
+ONE_TENSOR = {
+    "reference": {},
+    "fused": {},
+    "tiled": {},
+    "banded": {"neighbors": Window(1)},
+    "sparse": {"neighbors": Window(1), "similarity": Polynomial()},
+    "factored": {"similarity": EluKernel()},
+    "scan": {"similarity": Polynomial(), "neighbors": Causal()},
+    "toeplitz": {"similarity": EluKernel(), "neighbors": Causal()},
+    "sorted": {"similarity": Additive()},
+}
+
+
+@pytest.mark.parametrize("strategy", ONE_TENSOR)
+@pytest.mark.parametrize("inside", [False, True])
+def test_one_tensor_as_query_key_and_value(strategy, inside, seed):
+    """A recorded backward pass that asks for each of the three must not be given the sum of them."""
+    width = 1 if strategy == "sorted" else 4
+    x = torch.randn(1, 2, 5, width, dtype=torch.float64, requires_grad=True)
+
+    def gradient(way, **options):
+        y = 2 * x if inside else x
+        out = heedful.attend(y, y, y, strategy=way, **ONE_TENSOR[strategy])
+        return torch.autograd.grad(out.square().sum(), x, **options)[0]
+
+    expected = gradient("reference")
+    close(gradient(strategy), expected)
+    close(gradient(strategy, create_graph=True), expected)
+
+
 @every(without=("flex",))
 def test_forward_mode(example, seed):
     assert gradcheck(example, wanting(example.draw(seed)), check_forward_ad=True, check_backward_ad=False)

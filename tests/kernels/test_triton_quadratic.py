@@ -76,6 +76,15 @@ def test_nobody_heard_and_second_derivatives(seed, device, small):
     assert (second - wanted).norm() <= 1e-3 * wanted.norm()
 
 
+def test_one_tensor_under_three_names(seed, device, small):
+    (q, _, _), c = problem(device, 40, 40, 4, 4)
+    out = quadratic.quadratic_attention(q, q, q, c, False).square().sum()
+    plain, recorded = (
+        torch.autograd.grad(out, q, retain_graph=True, create_graph=again)[0] for again in (False, True)
+    )
+    assert (plain - recorded).norm() <= 1e-3 * plain.norm()
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dim", [16, 32, 64])

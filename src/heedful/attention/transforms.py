@@ -12,6 +12,8 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import checkpoint
 
+from ..kernels.twice import gradients_again
+
 FAR = 2**31  # bytes that torch's kernels reach with 32 bits
 AT_ONCE = 4  # what slices may hold at once, in lengths of what they are slices of
 
@@ -152,18 +154,8 @@ class _Recompute(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        again = torch.is_grad_enabled()  # someone will differentiate this backward pass
-        inputs = ctx.saved_tensors
-        needed = ctx.needs_input_grad[1:]
-        with torch.enable_grad():
-            if not again:
-                inputs = [x.detach().requires_grad_(wanted) for x, wanted in zip(inputs, needed, strict=True)]
-            outputs = ctx.function(*inputs)
-        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        pairs = [(y, g) for y, g in zip(outputs, gradients, strict=True) if y.requires_grad]
-        wanted = [x for x, needs in zip(inputs, needed, strict=True) if needs]
-        if not pairs or not wanted:
-            return (None,) * (1 + len(needed))
-        outputs, gradients = zip(*pairs, strict=True)
-        found = iter(torch.autograd.grad(outputs, wanted, gradients, create_graph=again, allow_unused=True))
-        return None, *(next(found) if needs else None for needs in needed)
+        inputs, needed = ctx.saved_tensors, ctx.needs_input_grad[1:]
+        recorded = torch.is_grad_enabled()  # someone will differentiate this backward pass
+        if not recorded:
+            inputs = [x.detach().requires_grad_(needs) for x, needs in zip(inputs, needed, strict=True)]
+        return None, *gradients_again(ctx.function, inputs, needed, gradients, recorded=recorded)

@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 from . import sparse_operators
 from .batching import alive
 from .sparse import Structure, sparse_attention
+from .twice import gradients_again
 
 
 def packs(table: Tensor) -> bool:
@@ -93,10 +94,8 @@ class _Packed(torch.autograd.Function):
         heads, structure, slope, dropout = ctx.settings
         needs = ctx.needs_input_grad
         if torch.is_grad_enabled():  # this will be differentiated again
-            out = apart(table, heads, structure, bias, slope, dropout, seed)
-            wanted = [t for t, needed in zip((table, bias), needs, strict=False) if needed]
-            found = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True))
-            return *(next(found) if needed else None for needed in needs[:2]), *(None,) * 6
+            run = lambda table, bias: apart(table, heads, structure, bias, slope, dropout, seed)  # noqa: E731
+            return *gradients_again(run, (table, bias), needs[:2], (gradient,)), *(None,) * 6
         ctx.maybe_clear_saved_tensors()
         gradient = gradient.contiguous()
         if not needs[0] or not len(structure.col) or not gradient.numel():

@@ -22,6 +22,7 @@ from torch.autograd import forward_ad
 from . import batching, sparse_operators
 from .batching import alive
 from .sparse import Structure, sparse_attention
+from .twice import gradients_again
 
 
 def stacks(table: Tensor) -> bool:
@@ -141,10 +142,8 @@ class _Stacked(torch.autograd.Function):
         z, listener, speaker, bias, seeds, near, *outputs = ctx.saved_tensors
         inputs, needs = (z, listener, speaker, bias), ctx.needs_input_grad[:4]
         if torch.is_grad_enabled():  # this will be differentiated again
-            out = apart(*inputs, seeds, *ctx.settings)
-            wanted = [t for t, needed in zip(inputs, needs, strict=True) if needed]
-            found = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True))
-            return *(next(found) if needed else None for needed in needs), *(None,) * 5
+            run = lambda *given: apart(*given, seeds, *ctx.settings)  # noqa: E731
+            return *gradients_again(run, inputs, needs, (gradient,)), *(None,) * 5
         ctx.maybe_clear_saved_tensors()
         found = _gradients(*inputs, seeds, near, outputs, gradient.contiguous(), needs, *ctx.settings)
         found = (grad if needed else None for grad, needed in zip(found, needs, strict=True))

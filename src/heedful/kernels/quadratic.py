@@ -12,6 +12,7 @@ from torch import Tensor
 
 from . import sparse_operators
 from .sparse_operators import unobserved
+from .twice import gradients_again
 
 WIDEST = 128  # features of q and of v a head: their products must fit the registers
 
@@ -179,10 +180,9 @@ class _Quadratic(torch.autograd.Function):
         q, k, v, c, out, den = ctx.saved_tensors
         causal = ctx.causal
         if torch.is_grad_enabled():  # this will be differentiated again
-            wanted = [t for t, needed in zip((q, k, v), ctx.needs_input_grad, strict=False) if needed]
-            again = composite(q, k, v, c, causal)
-            found = iter(torch.autograd.grad(again, wanted, gradient, create_graph=True))
-            return *(next(found) if needed else None for needed in ctx.needs_input_grad[:3]), None, None
+            run = lambda q, k, v: composite(q, k, v, c, causal)  # noqa: E731
+            needs = ctx.needs_input_grad[:3]
+            return *gradients_again(run, (q, k, v), needs, (gradient,)), None, None
         return *_gradients(ctx.needs_input_grad, q, k, v, c, out, den, gradient, causal), None, None
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ...kernels.twice import gradients_again
 from ..transforms import forward_mode_active, functorch_active
 
 
@@ -68,6 +69,13 @@ def _composite(query, key, value, mask, options) -> Tensor:
         return F.scaled_dot_product_attention(query, key, value, mask, **options)
 
 
+def _composite_gradients(inputs, mask, options, wanted, gradient) -> list[Tensor | None]:
+    def run(query, key, value):
+        return _composite(query, key, value, mask, options)
+
+    return gradients_again(run, inputs, wanted, (gradient,))
+
+
 def _fused_node(out: Tensor):
     """Torch's record of a fused kernel in what it recorded of a call, or None: it ran the composite."""
     node = out.grad_fn
@@ -79,15 +87,14 @@ def _fused_node(out: Tensor):
 
 def _mended(gradients, outer):
     """A hook on that record: its gradients once more, by the composite, if they are to be differentiated."""
-    if not torch.is_grad_enabled() or outer[0] is None:  # no gradient at all is an all-zero one
+    node = torch._C._current_autograd_node() if torch.is_grad_enabled() else None
+    if node is None or outer[0] is None:  # also where a compiled backward pass has no records any more
         return None
-    node = torch._C._current_autograd_node()
     query, key, value, mask = _saved(node)
     grouped = key.shape[-3] != query.shape[-3]
     options = {"is_causal": node._saved_is_causal, "scale": node._saved_scale, "enable_gqa": grouped}
     wanted = [gradient is not None for gradient in gradients[:3]]
-    out = _composite(query, key, value, mask, options)
-    found = _gradients(out, (query, key, value), wanted, outer[0], create_graph=True)
+    found = _composite_gradients((query, key, value), mask, options, wanted, outer[0])
     return *found, *gradients[3:]
 
 
@@ -96,8 +103,10 @@ def _mended_on_cpu(gradients, outer):
     if torch.is_grad_enabled():
         return _mended(gradients, outer)
     node = torch._C._current_autograd_node()
+    if _ON_CPU is None or node is None or outer[0] is None:
+        return None
     norms = node._saved_logsumexp
-    if _ON_CPU is None or outer[0] is None or not _rounded(norms, outer[0]):
+    if not _rounded(norms, outer[0]):
         return None
     kept, causal, scale = (node._saved_output, norms), node._saved_is_causal, node._saved_scale
     found = _ON_CPU.backward(outer[0], *_saved(node), kept, (), causal, scale)
@@ -136,20 +145,15 @@ class _OnceFast(torch.autograd.Function):
         query, key, value, mask, *kept = ctx.saved_tensors  # kept starts with the result
         options, wanted = ctx.options, ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():
-            out = _composite(query, key, value, mask, options)
-            found = _gradients(out, (query, key, value), wanted, gradient, create_graph=True)
+            found = _composite_gradients((query, key, value), mask, options, wanted, gradient)
         elif ctx.kernel is not None:
             causal, scale = options["is_causal"], options["scale"]
             found = ctx.kernel.backward(gradient, query, key, value, mask, kept, ctx.sizes, causal, scale)
         else:
-            found = _gradients(ctx.out, ctx.inside, wanted, gradient, retain_graph=True)
+            needed = [x for x, needs in zip(ctx.inside, wanted, strict=True) if needs]
+            inside = iter(torch.autograd.grad(ctx.out, needed, gradient, retain_graph=True))
+            found = [next(inside) if needs else None for needs in wanted]
         return *found, None, None, None
-
-
-def _gradients(out, inputs, wanted, gradient, **options):
-    needed = [x for x, needs in zip(inputs, wanted, strict=True) if needs]
-    found = iter(torch.autograd.grad(out, needed, gradient, **options))
-    return [next(found) if needs else None for needs in wanted]
 
 
 class _Kernel(NamedTuple):
