@@ -149,11 +149,11 @@ def _masked(problem) -> bool:
 
 def _mask_launches(problem) -> int:
     """Operations that make a mask, counted: for offsets, for what is more than offsets, for a position."""
-    if problem.device == "cpu":
-        return 8
     pattern = 0 if problem.neighbors.complete else 10 if problem.neighbors.interval else 21
-    # Some might hear nobody: they are looked for, and silenced.
-    return pattern + (14 if problem.position is not None else 4 * (problem.neighbors.interval is None))
+    position = 10 if problem.position is not None else 0
+    # Some might hear nobody: on a GPU they are looked for, and silenced.
+    some = problem.device == "cuda" and (position or problem.neighbors.interval is None)
+    return pattern + position + (4 if some else 0)
 
 
 def _mask_size(problem) -> int:
