@@ -94,7 +94,10 @@ class _Packed(torch.autograd.Function):
         heads, structure, slope, dropout = ctx.settings
         needs = ctx.needs_input_grad
         if torch.is_grad_enabled():  # this will be differentiated again
-            run = lambda table, bias: apart(table, heads, structure, bias, slope, dropout, seed)  # noqa: E731
+
+            def run(table, bias):
+                return apart(table, heads, structure, bias, slope, dropout, seed)
+
             return *gradients_again(run, (table, bias), needs[:2], (gradient,)), *(None,) * 6
         ctx.maybe_clear_saved_tensors()
         gradient = gradient.contiguous()

@@ -142,7 +142,10 @@ class _Stacked(torch.autograd.Function):
         z, listener, speaker, bias, seeds, near, *outputs = ctx.saved_tensors
         inputs, needs = (z, listener, speaker, bias), ctx.needs_input_grad[:4]
         if torch.is_grad_enabled():  # this will be differentiated again
-            run = lambda *given: apart(*given, seeds, *ctx.settings)  # noqa: E731
+
+            def run(z, listener, speaker, bias):
+                return apart(z, listener, speaker, bias, seeds, *ctx.settings)
+
             return *gradients_again(run, inputs, needs, (gradient,)), *(None,) * 5
         ctx.maybe_clear_saved_tensors()
         found = _gradients(*inputs, seeds, near, outputs, gradient.contiguous(), needs, *ctx.settings)

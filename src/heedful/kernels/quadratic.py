@@ -180,9 +180,12 @@ class _Quadratic(torch.autograd.Function):
         q, k, v, c, out, den = ctx.saved_tensors
         causal = ctx.causal
         if torch.is_grad_enabled():  # this will be differentiated again
-            run = lambda q, k, v: composite(q, k, v, c, causal)  # noqa: E731
-            needs = ctx.needs_input_grad[:3]
-            return *gradients_again(run, (q, k, v), needs, (gradient,)), None, None
+
+            def run(q, k, v):
+                return composite(q, k, v, c, causal)
+
+            found = gradients_again(run, (q, k, v), ctx.needs_input_grad[:3], (gradient,))
+            return *found, None, None
         return *_gradients(ctx.needs_input_grad, q, k, v, c, out, den, gradient, causal), None, None
 
 

@@ -136,7 +136,7 @@ class Scan(Strategy):
 
 
 def _averages(similarity, position, device: str) -> bool:
-    """Whether all there is to do is to add values up. On a GPU torch adds up a column by one thread."""
+    """Whether all there is to do is to add values up. Not on a GPU, where that was not measured."""
     return similarity.kind == "uniform" and position is None and device == "cpu"
 
 

@@ -200,7 +200,7 @@ def _rounded(norms: Tensor, like: Tensor) -> bool:
     return max(-low.item(), high.item()) >= _LARGE[like.dtype]
 
 
-# By 1e-5 in float32, in the others by a quarter of their own precision.
+# Where it does: by 1e-5 in float32, in the others by a quarter of their own precision.
 _LARGE = {torch.float64: inf, torch.float32: 256.0, torch.float16: 4096.0, torch.bfloat16: 16384.0}
 
 
