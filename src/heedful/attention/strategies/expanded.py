@@ -32,8 +32,7 @@ def expanded(call: Call, *, causal: bool) -> Tensor | None:
         key, value = (x.repeat_interleave(repeats, -3) for x in (key, value))
     if not suits(query, key, value, causal):
         return None
-    size_q = _power_of_two(_lengths(query, similarity.constant))
-    size_k = _power_of_two(_lengths(key, similarity.constant).amax(-2, keepdim=True))
+    size_q, size_k = _size(query, similarity.constant), _size(key, similarity.constant).amax(-2, keepdim=True)
     constant = similarity.constant / (size_q * size_k)
     query, key = query / size_q.to(query.dtype), key / size_k.to(key.dtype)
     q, k, v, c = (x.flatten(0, -3) for x in (query, key, value, constant))
@@ -41,12 +40,10 @@ def expanded(call: Call, *, causal: bool) -> Tensor | None:
     return out.unflatten(0, query.shape[:-2])
 
 
-def _lengths(x: Tensor, constant: float) -> Tensor:
-    """Of each row; of the constant's root, if that is longer. Never 0."""
+def _size(x: Tensor, constant: float) -> Tensor:
+    """The length of each row with the root of the constant behind it, up to the next power of two."""
     length = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True, dtype=torch.float32)
-    return length.clamp_(min=max(abs(constant) ** 0.5, torch.finfo(torch.float32).tiny))
-
-
-def _power_of_two(x: Tensor) -> Tensor:
-    """The power of two up to x, in place: what is left without the digits."""
-    return x.view(torch.int32).bitwise_and_(0x7F800000).view(torch.float32)
+    if constant:
+        length = (length * length + abs(constant)).sqrt()
+    exponent = torch.frexp(length).exponent  # length = m 2^exponent, m < 1; 0 for a row of zeros
+    return torch.ldexp(torch.ones_like(length), exponent)
