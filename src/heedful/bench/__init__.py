@@ -110,7 +110,7 @@ def run(names: Sequence[str] = (), *, quick: bool = False, device: str = "cpu") 
         import torch
 
         if not torch.cuda.is_available():
-            raise ValueError("bench: device is 'cuda', but torch finds no CUDA device here; use 'cpu'.")
+            raise ValueError("device is 'cuda', but torch finds no CUDA device here; use 'cpu'.")
     known = table(device)
     unknown = [name for name in names if name not in known]
     if unknown:
