@@ -28,6 +28,7 @@ class SimilarityFacts:
     features: int | None = None  # size of an exact feature map, if there is one
     positive: bool = True
     degree: int = 0
+    map: str = ""  # which φ, if our kernels make it in registers: square, elu or exponential
 
 
 @dataclass(frozen=True)

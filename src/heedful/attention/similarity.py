@@ -49,14 +49,16 @@ class Similarity:
     log_form = True
     positive = True
     degree = 0
+    map = ""  # which φ, where there are kernels that make it
     hidden = False  # scores depend on tensors other than query and key that may want gradients
 
     def __init__(self, *signature):
         self.signature = (type(self).__name__, *signature)
 
     def facts(self, dim: int) -> SimilarityFacts:
+        features = self.feature_count(dim)
         return SimilarityFacts(
-            repr(self), self.kind, self.log_form, self.feature_count(dim), self.positive, self.degree
+            repr(self), self.kind, self.log_form, features, self.positive, self.degree, self.map
         )
 
     def check(self, query_dim: int, key_dim: int, heads: int) -> None:
@@ -224,7 +226,7 @@ class Polynomial(Similarity):
         if not math.isfinite(constant):
             raise ValueError(f"Polynomial(constant={constant}): constant must be finite.")
         self.degree, self.constant = degree, float(constant)
-        self.positive = degree % 2 == 0
+        self.positive, self.map = degree % 2 == 0, "square" if degree == 2 else ""
         super().__init__(degree, self.constant)
 
     def feature_count(self, dim):
@@ -403,6 +405,8 @@ class EluKernel(FeatureMap):
     64
     """
 
+    map = "elu"
+
     def __init__(self):
         super().__init__(_elu_plus_one, positive=True)
         self.signature, self.hidden = ("EluKernel",), False
@@ -428,6 +432,7 @@ class RandomFeatures(FeatureMap):
     """
 
     size: int
+    map = "exponential"
 
     def __init__(
         self, features: int = 256, *, scale: float | None = None, seed: int = 0, orthogonal: bool = True
@@ -442,8 +447,11 @@ class RandomFeatures(FeatureMap):
         raise NotImplementedError("RandomFeatures maps queries and keys differently")
 
     def prepare(self, query, key):
-        root = math.sqrt(query.shape[-1] ** -0.5 if self.scale is None else self.scale)
+        root = self._root(query.shape[-1])
         return query * root, key * root
+
+    def _root(self, dim: int) -> float:
+        return math.sqrt(dim**-0.5 if self.scale is None else self.scale)
 
     # Keys carry exp(−|k − w|²/2), which never exceeds 1; the missing exp(|w|²/2) goes to the queries, where
     # the largest exponent of a row can be subtracted because it cancels in the weighted mean.
@@ -460,15 +468,35 @@ class RandomFeatures(FeatureMap):
         return torch.exp(exponent - exponent.detach().amax(-1, keepdim=True))
 
     def _directions(self, like: Tensor) -> Tensor:
-        return _directions(self.size, like.shape[-1], self.seed, self.orthogonal).to(like)
+        drawn = (self.size, like.shape[-1], self.seed, self.orthogonal)
+        return _directions(*drawn, str(like.device), like.dtype)
+
+    def table(self, dim: int, device: torch.device) -> tuple[Tensor, Tensor, float]:
+        """(w, |w|²/2, what |k|² is multiplied by), with `prepare` folded in: of q and k as they come."""
+        drawn, root = (self.size, dim, self.seed, self.orthogonal), self._root(dim)
+        return *_scaled_directions(*drawn, str(device), root), root * root / 2
 
     def __repr__(self):
         return f"RandomFeatures({self.size})"
 
 
 @constant_to_compiler
-def _directions(count: int, dim: int, seed: int, orthogonal: bool) -> Tensor:
-    return _random_directions(count, dim, seed, orthogonal)
+def _directions(count: int, dim: int, seed: int, orthogonal: bool, device: str, dtype: torch.dtype) -> Tensor:
+    return _directions_there(count, dim, seed, orthogonal, device, dtype)
+
+
+@cache
+def _directions_there(count, dim, seed, orthogonal, device: str, dtype: torch.dtype) -> Tensor:
+    with lasting(), torch._C._DisableFuncTorch():
+        return _random_directions(count, dim, seed, orthogonal).to(device, dtype)
+
+
+@cache
+def _scaled_directions(count, dim, seed, orthogonal, device: str, root: float) -> tuple[Tensor, Tensor]:
+    with lasting():
+        found = _random_directions(count, dim, seed, orthogonal)
+        both = (found * root, found.square().sum(-1) / 2)
+        return both[0].to(device, torch.float32), both[1].to(device, torch.float32)
 
 
 @cache

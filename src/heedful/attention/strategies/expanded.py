@@ -1,43 +1,176 @@
-"""Quadratic kernels on the GPU, whose features are made in registers: what `factored` and `scan` run there.
+"""Kernels by their features on the GPU, made in registers: what `factored` and `scan` run there.
 
-Lengths are taken out first, as in `Polynomial.prepare`: weights may be multiplied by any number a listener,
-so q, k and the constant are divided by powers of two, which is exact, and no square overflows.
+Of (q·k + c)², of `EluKernel` and of `RandomFeatures` nothing is ever stored. Any other φ is torch's or the
+user's to compute, so its features are, where they are few enough; what is done with them is the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from ...kernels.quadratic import WIDEST, quadratic_attention, suits
-from ..similarity import Polynomial
+from ...kernels import feature_maps, quadratic
+from ...kernels.feature_maps import Map, feature_attention, feature_step
+from ...kernels.quadratic import quadratic_attention
+from ..cost import TRANSCENDENTAL, Cost
+from ..similarity import EluKernel, FeatureMap, Polynomial, RandomFeatures, Similarity
 from .base import Call
 
-
-def expands(problem) -> bool:
-    """Whether a problem will run here, for the planner."""
-    quadratic = problem.similarity.kind == "power" and problem.similarity.degree == 2
-    narrow = max(problem.dim, problem.value_dim) <= WIDEST and problem.dtype in ("float32", "bfloat16")
-    return problem.device == "cuda" and quadratic and narrow and not problem.transform
+IN_REGISTERS = ("square", "elu", "exponential")
+POSITIONS_A_STATE = 128  # at least; pairs within are taken one by one
 
 
-def expanded(call: Call, *, causal: bool) -> Tensor | None:
-    """The result, or None where the kernels do not take the call."""
-    similarity = call.similarity
-    if not isinstance(similarity, Polynomial) or similarity.degree != 2 or call.position is not None:
-        return None
+def expands(problem, *, causal: bool) -> str:
+    """Which kernels a problem will run here, "quadratic" or "features", or none; for the planner."""
+    similarity = problem.similarity
+    if problem.device != "cuda" or problem.transform or problem.dtype == "float64":
+        return ""
+    if causal and problem.queries != problem.keys:
+        return ""
+    narrow = max(problem.dim, problem.value_dim) <= quadratic.WIDEST and problem.dtype != "float16"
+    if similarity.map == "square" and narrow and problem.position is None:
+        return "quadratic"
+    learned = problem.position is not None and problem.position.learned
+    if learned or problem.value_dim > feature_maps.WIDEST or not _few(similarity, problem.dim):
+        return ""
+    return "features"
+
+
+def _few(facts, dim: int) -> bool:
+    """Whether features are made in registers, or few enough to be stored."""
+    if facts.map == "exponential":
+        return dim <= feature_maps.WIDEST
+    return facts.features <= feature_maps.MOST_GIVEN
+
+
+def quadratic_cost(problem) -> Cost:
+    """Each tensor is read a few times, and only totals are kept."""
+    features, width = problem.dim**2, problem.value_dim
+    length = problem.rows * (problem.queries + problem.keys)
+    return Cost(
+        2 * length * features * (width + 1),
+        3 * problem.tensor_bytes,
+        8 * problem.rows * features * width + problem.tensor_bytes,
+        24,
+    )
+
+
+def features_cost(problem, *, causal: bool) -> Cost:
+    features, width = problem.similarity.features, problem.value_dim
+    length = problem.rows * (problem.queries + problem.keys)
+    each, stored, launches = 2 * features * (width + 1), 0, 6
+    if problem.similarity.map == "exponential":
+        each += features * (3 * problem.dim + TRANSCENDENTAL)
+    elif problem.similarity.map != "elu":
+        stored, launches = 4 * length * features, 20
+    states = 4 * features * width * problem.rows
+    if causal:
+        each += POSITIONS_A_STATE * (features + width)
+        states *= -(-problem.queries // POSITIONS_A_STATE)
+    return Cost(
+        length * each,
+        2 * problem.tensor_bytes + 3 * stored + 3 * states,
+        problem.tensor_bytes + stored + states,
+        launches,
+    )
+
+
+def expanded(call: Call, again: Callable[[Call], Tensor], *, causal: bool) -> Tensor | None:
+    """The result, or None where the kernels do not take the call; `again` computes it in torch."""
     query, key, value = call.query, call.key, call.value
+    if not feature_maps.suits(query, key, value, causal):
+        return None
+    similarity, lead = call.similarity, query.shape[:-2]
     if key.shape[-3] != query.shape[-3]:
         repeats = query.shape[-3] // key.shape[-3]
         key, value = (x.repeat_interleave(repeats, -3) for x in (key, value))
-    if not suits(query, key, value, causal):
+    if similarity.map == "square" and call.position is None and quadratic.suits(query, value):
+        out = _quadratic(similarity, query, key, value, causal)
+        return out.unflatten(0, lead)
+    if not _few(similarity.facts(query.shape[-1]), query.shape[-1]):
         return None
+    rates = _rates(call)
+    if rates is not None and rates.requires_grad and torch.is_grad_enabled():
+        return None  # the kernels have no gradient of slopes
+    phi, query, key = _mapped(similarity, query, key)
+    compared = FeatureMap(_same, size=phi.features) if phi.kind == "given" else similarity
+
+    def in_torch(q, k, v):
+        q, k, v = (x.float().unflatten(0, lead) for x in (q, k, v))
+        return again(Call(q, k, v, compared, call.neighbors, call.position)).flatten(0, -3).to(query.dtype)
+
+    q, k, v = (x.flatten(0, -3) for x in (query, key, value.to(query.dtype)))
+    out = feature_attention(q, k, v, phi, causal=causal, again=in_torch, rates=rates)
+    return out.unflatten(0, lead).to(call.query.dtype)
+
+
+def expanded_step(call: Call, state: Tensor | None, size: Tensor | None, grown: Tensor | None):
+    """What one new token hears and the state after it, or None where the kernels do not take the call.
+
+    Of polynomials, `size` is what keys are divided by and `grown` what that makes of an earlier state.
+    """
+    query, key, value, similarity = call.query, call.key, call.value, call.similarity
+    if call.queries != 1 or not feature_maps.suits(query, key, value, causal=True):
+        return None
+    lead, rates = query.shape[:-2], _rates(call)
+    if isinstance(similarity, Polynomial):
+        query = similarity.prepare_query(query)
+        key = similarity.append_root(key, sign=True) / size
+        if similarity.degree == 2:
+            phi = Map("square", query.shape[-1] ** 2)
+        else:
+            query, key = similarity.query_features(query), similarity.key_features(key)
+            phi = Map("given", query.shape[-1])
+    else:
+        phi, query, key = _mapped(similarity, query, key)
+    read = (query, key, value, state, rates)
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in read):
+        return None
+    keep = query.new_ones(()) if grown is None else grown[..., 0, 0]
+    keep = keep.expand(lead).reshape(-1)
+    if rates is not None:
+        keep = keep * torch.exp(-rates)
+    q, k, v = (x.flatten(0, -2) for x in (query, key, value))
+    before = None if state is None else state.flatten(0, -3)
+    out, after = feature_step(q, k, v, phi, before, keep)
+    return out.unflatten(0, lead)[..., None, :], after.unflatten(0, lead)
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _rates(call: Call) -> Tensor | None:
+    """How fast weights fall with distance, for each batch entry and head: (B·H,)."""
+    if call.position is None:
+        return None
+    found = call.position.rates(call.heads, call.query.new_empty(0, dtype=torch.float32))
+    return found.expand(call.query.shape[:-2]).reshape(-1)
+
+
+def _mapped(similarity: Similarity, query: Tensor, key: Tensor) -> tuple[Map, Tensor, Tensor]:
+    """Which φ; and query and key, or the features of them."""
+    if isinstance(similarity, EluKernel):
+        return Map("elu", query.shape[-1]), query, key
+    if isinstance(similarity, RandomFeatures):
+        directions, norms, half = similarity.table(query.shape[-1], query.device)
+        return Map("exponential", similarity.size, directions, norms, half), query, key
+    query, key = similarity.prepare(query.float(), key.float())
+    query, key = similarity.query_features(query), similarity.key_features(key)
+    return Map("given", query.shape[-1]), query, key
+
+
+def _quadratic(similarity: Polynomial, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+    """Lengths are taken out first, as in `Polynomial.prepare`: weights may be multiplied by any number a
+    listener, so q, k and the constant are divided by powers of two, which is exact, and no square overflows.
+    """
     size_q, size_k = _size(query, similarity.constant), _size(key, similarity.constant).amax(-2, keepdim=True)
     constant = similarity.constant / (size_q * size_k)
     query, key = query / size_q.to(query.dtype), key / size_k.to(key.dtype)
     q, k, v, c = (x.flatten(0, -3) for x in (query, key, value, constant))
-    out = quadratic_attention(q, k, v, c.squeeze(-1), causal)
-    return out.unflatten(0, query.shape[:-2])
+    return quadratic_attention(q, k, v, c.squeeze(-1), causal)
 
 
 def _size(x: Tensor, constant: float) -> Tensor:

@@ -11,14 +11,16 @@ import torch
 from ..cost import TRANSCENDENTAL, Cost
 from ..transforms import recompute
 from .base import Strategy, divide_ones, no_kernel, with_ones
-from .expanded import expanded, expands
+from .expanded import expanded, expands, features_cost, quadratic_cost
 from .reference import prepare_launches
 
-FEATURES_AT_ONCE = 1 << 19  # elements of φ held at a time: 2 MiB in float32
+FEATURES_AT_ONCE = 1 << 19  # elements of φ held at a time: 2 MiB in float32, which a CPU's cache holds
+FEATURES_AT_ONCE_ELSEWHERE = 1 << 24  # where each chunk is a few launches more
 
 
-def chunk_length(rows: int, features: int) -> int:
-    return max(64, FEATURES_AT_ONCE // max(1, rows * features))
+def chunk_length(rows: int, features: int, device: str) -> int:
+    at_once = FEATURES_AT_ONCE if device == "cpu" else FEATURES_AT_ONCE_ELSEWHERE
+    return max(64, at_once // max(1, rows * features))
 
 
 def feature_flops(problem) -> float:
@@ -28,18 +30,6 @@ def feature_flops(problem) -> float:
     if problem.similarity.kind == "uniform":
         return 0
     return problem.similarity.features * (2 * problem.dim + TRANSCENDENTAL)
-
-
-def expanded_cost(problem) -> Cost:
-    """By features made in registers: each tensor is read a few times, and only totals are kept."""
-    features, width = problem.dim**2, problem.value_dim
-    length = problem.rows * (problem.queries + problem.keys)
-    return Cost(
-        2 * length * features * (width + 1),
-        3 * problem.tensor_bytes,
-        8 * problem.rows * features * width + problem.tensor_bytes,
-        24,
-    )
 
 
 def mean_cost(problem) -> Cost:
@@ -64,16 +54,17 @@ class Factored(Strategy):
     def flavor(self, problem):
         if problem.similarity.kind == "uniform":
             return "mean"
-        return "quadratic" if expands(problem) else self.name
+        return expands(problem, causal=False) or self.name
 
     def cost(self, problem):
         if problem.similarity.kind == "uniform":
             return mean_cost(problem)
-        if expands(problem):
-            return expanded_cost(problem)
+        way = expands(problem, causal=False)
+        if way:
+            return quadratic_cost(problem) if way == "quadratic" else features_cost(problem, causal=False)
         features, width = problem.similarity.features, problem.value_dim + 1
         length = problem.rows * (problem.queries + problem.keys)
-        chunk = chunk_length(problem.rows, features)
+        chunk = chunk_length(problem.rows, features, problem.device)
         chunks = -(-problem.queries // chunk) - (-problem.keys // chunk)
         return Cost(
             length * (2 * features * width + feature_flops(problem)),
@@ -83,7 +74,8 @@ class Factored(Strategy):
         )
 
     def __call__(self, call):
-        out = expanded(call, causal=False)
+        mean = call.similarity.kind == "uniform"
+        out = None if mean else expanded(call, self.run, causal=False)
         return super().__call__(call) if out is None else out
 
     def run(self, call):
@@ -93,7 +85,7 @@ class Factored(Strategy):
         query, key = call.similarity.prepare(call.query, call.key)
         value, similarity = with_ones(call.value), call.similarity
         rows = query.shape[:-2].numel()
-        chunk = chunk_length(rows, similarity.feature_count(call.query.shape[-1]))
+        chunk = chunk_length(rows, similarity.feature_count(call.query.shape[-1]), query.device.type)
 
         def hear(k, v):
             return similarity.key_features(k).mT @ v  # (..., features, e + 1)

@@ -19,9 +19,11 @@ from ..cost import Cost, traffic
 from ..similarity import Polynomial
 from ..transforms import recompute
 from .base import Call, Strategy, divide_ones, no_kernel, with_ones
-from .expanded import expanded, expands
-from .factored import expanded_cost, feature_flops
+from .expanded import expanded, expanded_step, expands, features_cost, quadratic_cost
+from .factored import feature_flops
 from .reference import prepare_launches
+
+AT_ONCE = 1 << 24  # numbers of φ, or of pairs, computed at once where that is many chunks: 64 MiB in float32
 
 
 def chunk_length(features: int) -> int:
@@ -56,37 +58,36 @@ class Scan(Strategy):
             return f"{problem.position.name} does not decay geometrically"
         return None
 
-    def _expands(self, problem):
-        return expands(problem) and problem.position is None and problem.queries == problem.keys
-
     def flavor(self, problem):
         if _averages(problem.similarity, problem.position, problem.device):
             return "running mean"
-        return "quadratic" if self._expands(problem) else self.name
+        return expands(problem, causal=True) or self.name
 
     def cost(self, problem):
         if _averages(problem.similarity, problem.position, problem.device):
             numbers = problem.rows * max(problem.queries, problem.keys) * problem.value_dim
             return Cost(2 * numbers, traffic(problem.item * numbers, 2), 2 * problem.item * numbers, 4)
-        if self._expands(problem):
-            return expanded_cost(problem)
+        way = expands(problem, causal=True)
+        if way:
+            return quadratic_cost(problem) if way == "quadratic" else features_cost(problem, causal=True)
         features, width = problem.similarity.features, problem.value_dim + 1
         chunk = min(chunk_length(features), problem.queries)
         length = problem.rows * max(problem.queries, problem.keys)
         inside = chunk * (2 * problem.dim + 2 * width + 4)
         between = 4 * features * width + 2 * feature_flops(problem)
         chunks = -(-max(problem.queries, problem.keys) // max(1, chunk))
+        pieces = len(_pieces(problem.rows, max(problem.queries, problem.keys), features, problem.device))
         return Cost(
             length * (inside + between),
             problem.item * length * (4 * chunk + 6 * features),
             problem.item
             * problem.rows
             * (features * width * (chunks if problem.gradient else 2) + chunk * features),
-            22 * chunks + prepare_launches(problem),
+            22 * pieces + prepare_launches(problem),
         )
 
     def __call__(self, call):
-        out = expanded(call, causal=True)
+        out = expanded(call, self.run, causal=True)
         return super().__call__(call) if out is None else out
 
     def run(self, call):
@@ -119,24 +120,31 @@ class Scan(Strategy):
         """Hear the new tokens of `call`, as many queries as keys, after everything in `state`."""
         similarity = call.similarity
         total = None if state is None else state.total
-        size = None
+        length = (state.length if state else 0) + call.keys
+        size = grown = None
         if isinstance(similarity, Polynomial):
-            query, size = similarity.prepare_query(call.query), similarity.key_size(call.key)
+            size = similarity.key_size(call.key)
             if state is not None:
                 if state.size is None:
                     raise TypeError(f"step(): the state was not made by {similarity}.")
                 size = torch.maximum(size, state.size)
-                total = state.total * (state.size / size) ** similarity.degree
+                grown = (state.size / size) ** similarity.degree
+        found = expanded_step(call, total, size, grown)
+        if found is not None:
+            return found[0], ScanState(found[1], size, length)
+        if isinstance(similarity, Polynomial):
+            query = similarity.prepare_query(call.query)
             key = similarity.append_root(call.key, sign=True) / size
+            total = total if grown is None else total * grown
         else:
             query, key = similarity.prepare(call.query, call.key)
         features = similarity.feature_count(call.query.shape[-1])
         out, total = _chunks(similarity, _decay(call), query, key, with_ones(call.value), total, features)
-        return out, ScanState(total, size, (state.length if state else 0) + call.keys)
+        return out, ScanState(total, size, length)
 
 
 def _averages(similarity, position, device: str) -> bool:
-    """Whether all there is to do is to add values up. Not on a GPU, where that was not measured."""
+    """Whether all there is to do is to add values up. On a GPU torch does that a thread a column."""
     return similarity.kind == "uniform" and position is None and device == "cpu"
 
 
@@ -153,67 +161,118 @@ def _decay(call: Call) -> Tensor | None:
     return None if call.position is None else call.position.rates(call.heads, call.query)[:, None, None]
 
 
+def _pieces(rows: int, length: int, features: int, device: str) -> list[tuple[int, int]]:
+    """Where to cut `length` positions: (chunks, positions a chunk) of each piece, one after another.
+
+    A piece is computed at once. On a CPU it is a chunk, which stays in its cache; elsewhere it is as many as
+    memory has room for, since each piece costs two dozen launches.
+    """
+    chunk = chunk_length(features)
+    together = 1
+    if device != "cpu":
+        together = max(1, AT_ONCE // max(1, rows * chunk * max(features, chunk)))
+    whole = length // chunk
+    rest = length - chunk * whole
+    pieces = [(together, chunk)] * int(whole // together)
+    if whole % together:
+        pieces.append((whole % together, chunk))
+    return pieces if pieces and not rest else [*pieces, (1, rest)]
+
+
+def _cut(pieces: list[tuple[int, int]], *tensors: Tensor):
+    """Each piece of the tensors, (..., positions, d) → (..., chunks, positions a chunk, d)."""
+    split = (x.split([count * length for count, length in pieces], -2) for x in tensors)
+    for (count, length), *parts in zip(pieces, *split, strict=True):
+        yield [part.unflatten(-2, (count, length)) for part in parts]
+
+
 def _absorb(similarity, decay, key, value, features):
     """The running total after these keys, without listening."""
-    total = None
-    length = chunk_length(features)
-    for k, v in zip(key.split(length, -2), value.split(length, -2), strict=True):
 
-        def chunk(k, v, *rest):
-            return _advance(similarity, k, v, *_unpack(decay, rest))
+    def piece(k, v, *rest):
+        decay, total = _unpack(rest, decays)
+        heard = _heard(_expanded(similarity.key_features, k), v, decay)
+        return _carried(heard, k.shape[-2], decay, total)[1]
 
-        total = recompute(chunk, k, v, *_given(decay, total), hidden=similarity.hidden)
+    total, decays = None, decay is not None
+    pieces = _pieces(key.shape[:-2].numel(), key.shape[-2], features, key.device.type)
+    for k, v in _cut(pieces, key, value):
+        total = recompute(piece, k, v, *_given(decay, total), hidden=similarity.hidden)
     return total
+
+
+def _chunks(similarity, decay, query, key, value, total, features):
+    def piece(q, k, v, *rest):
+        decay, total = _unpack(rest, decays)
+        phi_k = _expanded(similarity.key_features, k)
+        before, after = _carried(_heard(phi_k, v, decay), k.shape[-2], decay, total)
+        mapped = similarity.kind == "features"  # then pairs, too, are compared by φ
+        phi_q = None if before is None and not mapped else _expanded(similarity.query_features, q)
+        scores = phi_q @ phi_k.mT if mapped else similarity.scores(q, k)
+        if similarity.log_form:  # Uniform: log sim = 0
+            scores = torch.exp(scores)
+        return _listen(scores, v, phi_q, before, decay).flatten(-3, -2), after
+
+    outs, decays = [], decay is not None
+    pieces = _pieces(query.shape[:-2].numel(), query.shape[-2], features, query.device.type)
+    for q, k, v in _cut(pieces, query, key, value):
+        out, total = recompute(piece, q, k, v, *_given(decay, total), hidden=similarity.hidden)
+        outs.append(out)
+    return torch.cat(outs, -2), total
 
 
 def _given(*tensors):
     return tuple(x for x in tensors if x is not None)
 
 
-def _unpack(decay, rest):
-    """(decay, total) from what `_given` packed."""
-    return (None, *rest) if decay is None else rest
+def _unpack(rest, decays: bool):
+    """(decay, total) from what `_given` packed, the decay with a dimension for chunks: (H or 1, 1, 1, 1)."""
+    decay, rest = (rest[0][..., None], rest[1:]) if decays else (None, rest)
+    return decay, rest[0] if rest else None
 
 
-def _advance(similarity, key, value, decay, total=None):
-    length = key.shape[-2]
-    phi = similarity.key_features(key)
+def _expanded(phi, x: Tensor) -> Tensor:
+    """φ of chunks. It sees them joined, (..., H, positions, d), for it may treat heads differently."""
+    return phi(x.flatten(-3, -2)).unflatten(-2, x.shape[-3:-1])
+
+
+def _heard(phi, value, decay):
+    """Σ φ(k) vᵀ of each chunk as it arrives at its end, (..., chunks, features, e)."""
     if decay is not None:
-        age = torch.arange(length - 1, -1, -1, device=key.device, dtype=key.dtype)[:, None]
+        age = torch.arange(phi.shape[-2] - 1, -1, -1, device=phi.device, dtype=phi.dtype)[:, None]
         phi = phi * torch.exp(-decay * age)
-    heard = phi.mT @ value
-    if total is None:
-        return heard
-    return heard + (total if decay is None else total * torch.exp(-decay * length))
+    return phi.mT @ value
 
 
-def _listen(similarity, query, key, value, decay, total=None):
-    """A chunk: pairs inside it, the running total for what came before."""
-    length = query.shape[-2]
-    scores = similarity.scores(query, key)
-    if similarity.log_form:  # Uniform: log sim = 0
-        scores = torch.exp(scores)
-    distance = torch.arange(length, device=query.device)[:, None] - torch.arange(length, device=query.device)
+def _carried(heard, length, decay, total):
+    """The running total before each chunk, (..., chunks, features, e) or None for nothing; after the last."""
+    if heard.shape[-3] == 1:
+        only = heard[..., 0, :, :]
+        if total is None:
+            return None, only
+        return total[..., None, :, :], only + (
+            total if decay is None else total * torch.exp(-decay[..., 0] * length)
+        )
+    first = torch.zeros_like(heard[..., :1, :, :]) if total is None else total[..., None, :, :]
+    parts = torch.cat([first, heard], -3)
+    place = torch.arange(parts.shape[-3], device=heard.device, dtype=heard.dtype)
+    age = place[:, None] - place
+    weight = (age >= 0).to(heard.dtype)
+    if decay is not None:
+        weight = weight * torch.exp(-decay[..., 0] * length * age.clamp_min(0))
+    carried = (weight @ parts.flatten(-2)).unflatten(-1, parts.shape[-2:])
+    return carried[..., :-1, :, :], carried[..., -1, :, :]
+
+
+def _listen(scores, value, phi, before, decay):
+    """What is said inside each chunk, by its pairs' scores, and what came before it, by φ of the queries."""
+    place = torch.arange(scores.shape[-2], device=scores.device)
+    distance = place[:, None] - place
     if decay is not None:
         scores = scores * torch.exp(-decay * distance.clamp_min(0))
     heard = scores.masked_fill(distance < 0, 0) @ value
-    if total is not None:
-        phi = similarity.query_features(query)
+    if before is not None:
         if decay is not None:
-            phi = phi * torch.exp(
-                -decay * torch.arange(1, length + 1, device=query.device, dtype=query.dtype)[:, None]
-            )
-        heard = heard + phi @ total
+            phi = phi * torch.exp(-decay * (place + 1).to(phi.dtype)[:, None])
+        heard = heard + phi @ before
     return divide_ones(heard)
-
-
-def _chunks(similarity, decay, query, key, value, total, features):
-    def chunk(q, k, v, *rest):
-        decay_and_total = _unpack(decay, rest)
-        return _listen(similarity, q, k, v, *decay_and_total), _advance(similarity, k, v, *decay_and_total)
-
-    length, outs = chunk_length(features), []
-    for q, k, v in zip(*(x.split(length, -2) for x in (query, key, value)), strict=True):
-        out, total = recompute(chunk, q, k, v, *_given(decay, total), hidden=similarity.hidden)
-        outs.append(out)
-    return torch.cat(outs, -2), total

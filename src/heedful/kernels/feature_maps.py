@@ -1,0 +1,259 @@
+"""Attention with φ(q)·φ(k), over everyone or the past, in O(N·features·e) time, on the GPU.
+
+`feature_maps_triton.py` has the passes over positions, which make φ in registers; here they are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import sparse_operators
+from .sparse_operators import unobserved
+from .twice import gradients_again
+
+WIDEST = 128  # numbers of a query and of a value: they must fit the registers
+MOST_GIVEN = 512  # features that others have made, so that they are stored: wider ones go in pieces
+TIMES = 16  # spans whose states are carried on at once
+
+
+class Map(NamedTuple):
+    """Which φ: `kind` is given, elu or exponential, as `feature_maps_triton.py` defines them.
+
+    Of an exponential: w (features, d), norms |w|²/2 (features,), and what |k|² is multiplied by.
+    """
+
+    kind: str
+    features: int
+    directions: Tensor | None = None
+    norms: Tensor | None = None
+    half: float = 0.0
+
+
+def suits(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
+    """Whether the kernels take these: on the GPU, eager, of a usual width and type."""
+    if (
+        torch.compiler.is_compiling()
+        or not sparse_operators.on_gpu(q.device)
+        or not all(map(unobserved, (q, k, v)))
+    ):
+        return False
+    if torch.autograd.forward_ad._current_level >= 0 or not q.numel() or not k.numel() or not v.numel():
+        return False
+    if q.dtype not in (torch.float32, torch.bfloat16, torch.float16) or v.shape[-1] > WIDEST:
+        return False
+    return not causal or q.shape[-2] == k.shape[-2]
+
+
+def feature_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    phi: Map,
+    *,
+    causal: bool,
+    again: Callable[[Tensor, Tensor, Tensor], Tensor],
+    rates: Tensor | None = None,
+) -> Tensor:
+    """out_i = Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j), 0 where that sum is 0.
+
+    q (B, N, d), k (B, M, d), v (B, M, e). Causal means j ≤ i, for N = M; there `rates` (B,) in float32 may
+    say how fast weights fall with distance. `again(q, k, v)` computes the same in torch: a backward pass that
+    is differentiated itself runs it.
+    """
+    q, k, v = (x.contiguous() for x in (q, k, v))
+    rates = None if rates is None else rates.contiguous()
+    return _FeatureAttention.apply(q, k, v, phi, rates, causal, again)
+
+
+class Shape(NamedTuple):
+    """What the kernels are compiled for."""
+
+    d: int
+    e: int
+    features: int
+    wide_d: int  # rounded up to a power of two; 16 where only the features are read
+    wide_e: int
+    group: int  # features at once
+    block: int
+    warps: int
+
+    @property
+    def groups(self) -> int:
+        return -(-self.features // self.group)
+
+    @property
+    def state(self) -> int:
+        """Numbers: S, and z behind it."""
+        return self.groups * self.group * (self.wide_e + 1)
+
+
+def shape_of(d: int, e: int, phi: Map) -> Shape:
+    wide_d = _wide(d) if phi.kind == "exponential" else 16
+    wide_e, group = _wide(e), min(64, _wide(phi.features))
+    return Shape(d, e, phi.features, wide_d, wide_e, group, 64, 8 if max(wide_d, wide_e) > 64 else 4)
+
+
+def _wide(n: int) -> int:
+    return max(16, 1 << (n - 1).bit_length())
+
+
+def span_of(length: int, batch: int, shape: Shape, causal: bool) -> int:
+    """Positions a state stands for."""
+    if causal:  # so many that all states together are not much larger than queries, keys and values
+        wanted = shape.features * shape.wide_e // (2 * (shape.d + shape.e))
+        return max(2 * shape.block, min(_wide(wanted), 1024))
+    # Enough programs to fill a GPU twice over, few enough that what they leave is soon added up.
+    splits = max(1, min(64, 1024 // (batch * shape.groups), length // (4 * shape.block)))
+    return -(-length // splits // shape.block) * shape.block
+
+
+class _Passes:
+    """The kernels with what all of them are told."""
+
+    def __init__(self, phi: Map, rates: Tensor | None, causal: bool, q: Tensor, v: Tensor):
+        from . import feature_maps_triton
+
+        self.kernels, self.phi, self.rates, self.causal = feature_maps_triton, phi, rates, causal
+        self.shape = shape_of(q.shape[2], v.shape[2], phi)
+        self.precision = "tf32x3" if q.dtype == torch.float32 else "tf32"
+
+    def _options(self, *, queries: bool) -> dict:
+        shape = self.shape
+        return {
+            "D": shape.d, "E": shape.e, "F": shape.features, "DP": shape.wide_d, "EP": shape.wide_e,
+            "GROUP": shape.group, "BLOCK": shape.block, "KIND": self.phi.kind, "QUERIES": queries,
+            "DECAY": self.rates is not None, "PRECISION": self.precision,
+            "num_warps": shape.warps, "num_stages": 2,
+        }  # fmt: skip
+
+    def states(self, x: Tensor, y: Tensor, h: Tensor | None, tops: Tensor | None) -> tuple[Tensor, int]:
+        """(B, spans, …) of all positions; over the past, of those before each span (queries: after it)."""
+        shape, queries = self.shape, h is not None
+        batch, length, _ = x.shape
+        span = span_of(length, batch, shape, self.causal)
+        splits = -(-length // span)
+        states = x.new_empty(batch, splits, shape.state, dtype=torch.float32)
+        self.kernels.moments[(shape.groups, splits, batch)](
+            x, y, *_or(x, h, tops, self.phi.directions, self.phi.norms, self.rates), states,
+            self.phi.half, length, span, splits, **self._options(queries=queries),
+        )  # fmt: skip
+        if self.causal:
+            block = 128
+            self.kernels.carry[(-(-shape.state // block), batch)](
+                states, *_or(x, self.rates), shape.state, span, splits,
+                BACKWARD=queries, DECAY=self.rates is not None, TIMES=TIMES, BLOCK=block,
+            )  # fmt: skip
+        elif splits > 1:
+            states = states.sum(1, keepdim=True)
+        return states, span
+
+    def apply(self, x, states, span, *, queries, tops=None, other=None, other_tops=None, said=None):
+        shape = self.shape
+        batch, length, _ = x.shape
+        # The result is wanted again, for ⟨g, o⟩, which nearly cancels: it is not rounded.
+        out = x.new_empty(batch, length, shape.e, dtype=torch.float32 if queries else x.dtype)
+        den = x.new_empty((batch, length) if queries else (0,), dtype=torch.float32)
+        if queries:
+            tops = torch.empty_like(den) if self.phi.kind == "exponential" else den
+        self.kernels.apply[(-(-length // shape.block), batch)](
+            x, *_or(x, tops, other, other_tops, said, self.phi.directions, self.phi.norms, self.rates),
+            states, out, den, self.phi.half, length, span, states.shape[1],
+            GROUPS=shape.groups, CAUSAL=self.causal, **self._options(queries=queries),
+        )  # fmt: skip
+        return out, den, tops
+
+    def pull(
+        self, x, y, states, span, *, h=None, tops=None, other=None, said=None, other_h=None, other_tops=None
+    ):
+        shape, queries = self.shape, h is not None
+        batch, length, _ = x.shape
+        dx = torch.empty_like(x)
+        self.kernels.pull[(-(-length // shape.block), batch)](
+            x, y, *_or(x, h, tops, other, said, other_h, other_tops),
+            *_or(x, self.phi.directions, self.phi.norms, self.rates), states, dx, self.phi.half,
+            length, span, states.shape[1],
+            GROUPS=shape.groups, CAUSAL=self.causal, **self._options(queries=queries),
+        )  # fmt: skip
+        return dx
+
+
+def _or(x: Tensor, *given: Tensor | None) -> list[Tensor]:
+    """What is given; x, which a kernel will not read, for what is not."""
+    return [x if t is None else t for t in given]
+
+
+class _FeatureAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, phi, rates, causal, again):
+        from .sparse_triton import on
+
+        passes = _Passes(phi, rates, causal, q, v)
+        with on(q.device):
+            heard, span = passes.states(k, v, None, None)
+            out, den, tops = passes.apply(q, heard, span, queries=True, other=k, said=v)
+        ctx.passes, ctx.again = passes, again
+        ctx.save_for_backward(q, k, v, out, den, tops)
+        ctx.set_materialize_grads(False)
+        return out.to(q.dtype)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        if gradient is None:
+            return (None,) * 7
+        q, k, v, out, den, tops = ctx.saved_tensors
+        if torch.is_grad_enabled():  # this will be differentiated again
+            found = gradients_again(ctx.again, (q, k, v), ctx.needs_input_grad[:3], (gradient,))
+        else:
+            found = _gradients(ctx.passes, ctx.needs_input_grad, q, k, v, out, den, tops, gradient)
+        return *found, None, None, None, None
+
+
+def _gradients(passes, needs, q, k, v, out, den, tops, gradient):
+    """Of q, k and v. With ĝ_i = g_i / z_i and ĥ_i = −⟨g_i, o_i⟩ / z_i, L changes by s_ij (v_j·ĝ_i + ĥ_i)."""
+    from .sparse_triton import on
+
+    inverse = torch.where(den == 0, 0.0, 1 / den)
+    g = gradient * inverse[..., None]  # in float32, whatever the gradient: it may be of any size
+    h = -torch.linalg.vecdot(g, out)
+    dq = dk = dv = None
+    with on(q.device):
+        if needs[0]:
+            heard, span = passes.states(k, v, None, None)
+            dq = passes.pull(q, g, heard, span, h=h, tops=tops, other=k, said=v)
+            del heard
+        if needs[1] or needs[2]:
+            asked, span = passes.states(q, g, h, tops)
+            those = {"other": q, "said": g, "other_tops": tops}
+            if needs[2]:
+                dv, _, _ = passes.apply(k, asked, span, queries=False, **those)
+            if needs[1]:
+                dk = passes.pull(k, v, asked, span, other_h=h, **those)
+    return dq, dk, dv
+
+
+def feature_step(
+    q: Tensor, k: Tensor, v: Tensor, phi: Map, state: Tensor | None, keep: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One new token: S ← keep·S + φ(k) [v, 1]ᵀ in float32, and what the query hears of it, (B, e).
+
+    q, k (B, d), v (B, e); a state is (B, features, e + 1), keep (B,). `phi` may also be of kind "square".
+    """
+    from . import feature_maps_triton as kernels
+    from .sparse_triton import on
+
+    (batch, d), e, features = q.shape, v.shape[1], phi.features
+    part, group = min(64, _wide(e)), min(64, _wide(features))
+    out = torch.empty_like(v)
+    after = v.new_empty(batch, features, e + 1, dtype=torch.float32)
+    with on(q.device):
+        kernels.step[(-(-e // part), batch)](
+            q.contiguous(), k.contiguous(), v.contiguous(), after if state is None else state.contiguous(),
+            keep.contiguous(), *_or(q, phi.directions, phi.norms), after, out, phi.half,
+            D=d, E=e, F=features, DP=_wide(d), EP=part, GROUP=group, GROUPS=-(-features // group),
+            KIND=phi.kind, FIRST=state is None, num_warps=4,
+        )  # fmt: skip
+    return out, after
