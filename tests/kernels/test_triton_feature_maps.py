@@ -127,6 +127,8 @@ def test_more_spans_than_are_carried_at_once(seed, device, small):
 @pytest.mark.parametrize("causal", [False, True])
 def test_half_precision(seed, dtype, causal, device, small):
     for kind in KINDS:
+        if device == "cpu" and kind == "exponential" and dtype is torch.bfloat16:
+            continue  # Triton's interpreter multiplies bfloat16 matrices as if they were integers
         compare(problem(device, kind, 64, 64, 16, 16, dtype), a_map(kind, 16, device), causal, 2e-2)
 
 

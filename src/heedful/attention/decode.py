@@ -127,7 +127,8 @@ def _listen(query: Tensor, key: Tensor, value: Tensor, similarity: Similarity, p
 def _step_scan(call: Call, state: ScanState | None) -> tuple[Tensor, ScanState]:
     dtype, repeats = call.query.dtype, call.heads // call.key.shape[-3]
     wide = torch.float64 if dtype == torch.float64 else torch.float32
-    call.query = call.query.to(wide)
-    call.key, call.value = (x.to(wide).repeat_interleave(repeats, -3) for x in (call.key, call.value))
+    call.query, call.key, call.value = (x.to(wide) for x in (call.query, call.key, call.value))
+    if repeats > 1:
+        call.key, call.value = (x.repeat_interleave(repeats, -3) for x in (call.key, call.value))
     out, state = Scan().step(call, state)
     return out.to(dtype), state

@@ -66,7 +66,8 @@ def feature_attention(
     """
     q, k, v = (x.contiguous() for x in (q, k, v))
     rates = None if rates is None else rates.contiguous()
-    return _FeatureAttention.apply(q, k, v, phi, rates, causal, again)
+    training = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    return _FeatureAttention.apply(q, k, v, phi, rates, causal, again, training)
 
 
 class Shape(NamedTuple):
@@ -91,10 +92,12 @@ class Shape(NamedTuple):
         return self.groups * self.group * (self.wide_e + 1)
 
 
-def shape_of(d: int, e: int, phi: Map) -> Shape:
-    wide_d = _wide(d) if phi.kind == "exponential" else 16
-    wide_e, group = _wide(e), min(64, _wide(phi.features))
-    return Shape(d, e, phi.features, wide_d, wide_e, group, 64, 8 if max(wide_d, wide_e) > 64 else 4)
+def shape_of(d: int, e: int, phi: Map, item: int) -> Shape:
+    wide_d, wide_e = _wide(d) if phi.kind == "exponential" else 16, _wide(e)
+    large = max(wide_d, wide_e) > 64
+    group = min(32 if wide_d > 64 else 64, _wide(phi.features))
+    block = 32 if item == 4 and phi.kind != "exponential" else 64
+    return Shape(d, e, phi.features, wide_d, wide_e, group, block, 8 if large else 4)
 
 
 def _wide(n: int) -> int:
@@ -105,7 +108,7 @@ def span_of(length: int, batch: int, shape: Shape, causal: bool) -> int:
     """Positions a state stands for."""
     if causal:  # so many that all states together are not much larger than queries, keys and values
         wanted = shape.features * shape.wide_e // (2 * (shape.d + shape.e))
-        return max(2 * shape.block, min(_wide(wanted), 1024))
+        return max(128, min(_wide(wanted), 1024))
     # Enough programs to fill a GPU twice over, few enough that what they leave is soon added up.
     splits = max(1, min(64, 1024 // (batch * shape.groups), length // (4 * shape.block)))
     return -(-length // splits // shape.block) * shape.block
@@ -118,7 +121,7 @@ class _Passes:
         from . import feature_maps_triton
 
         self.kernels, self.phi, self.rates, self.causal = feature_maps_triton, phi, rates, causal
-        self.shape = shape_of(q.shape[2], v.shape[2], phi)
+        self.shape = shape_of(q.shape[2], v.shape[2], phi, q.element_size())
         self.precision = "tf32x3" if q.dtype == torch.float32 else "tf32"
 
     def _options(self, *, queries: bool) -> dict:
@@ -151,11 +154,10 @@ class _Passes:
             states = states.sum(1, keepdim=True)
         return states, span
 
-    def apply(self, x, states, span, *, queries, tops=None, other=None, other_tops=None, said=None):
+    def apply(self, x, states, span, dtype, *, queries, tops=None, other=None, other_tops=None, said=None):
         shape = self.shape
         batch, length, _ = x.shape
-        # The result is wanted again, for ⟨g, o⟩, which nearly cancels: it is not rounded.
-        out = x.new_empty(batch, length, shape.e, dtype=torch.float32 if queries else x.dtype)
+        out = x.new_empty(batch, length, shape.e, dtype=dtype)
         den = x.new_empty((batch, length) if queries else (0,), dtype=torch.float32)
         if queries:
             tops = torch.empty_like(den) if self.phi.kind == "exponential" else den
@@ -188,59 +190,70 @@ def _or(x: Tensor, *given: Tensor | None) -> list[Tensor]:
 
 class _FeatureAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, phi, rates, causal, again):
+    def forward(ctx, q, k, v, phi, rates, causal, again, training):
         from .sparse_triton import on
 
         passes = _Passes(phi, rates, causal, q, v)
+        # In training the result is wanted again, for ⟨g, o⟩, which nearly cancels: it is not rounded.
+        dtype = torch.float32 if training else q.dtype
         with on(q.device):
             heard, span = passes.states(k, v, None, None)
-            out, den, tops = passes.apply(q, heard, span, queries=True, other=k, said=v)
-        ctx.passes, ctx.again = passes, again
-        ctx.save_for_backward(q, k, v, out, den, tops)
-        ctx.set_materialize_grads(False)
+            out, den, tops = passes.apply(q, heard, span, dtype, queries=True, other=k, said=v)
+        if training:
+            ctx.passes, ctx.again, ctx.span = passes, again, span
+            # Over the past, states are as large as the keys: made again.
+            ctx.save_for_backward(q, k, v, out, den, tops, None if causal else heard)
+            ctx.set_materialize_grads(False)
         return out.to(q.dtype)
 
     @staticmethod
     def backward(ctx, gradient):
         if gradient is None:
-            return (None,) * 7
-        q, k, v, out, den, tops = ctx.saved_tensors
+            return (None,) * 8
+        q, k, v, out, den, tops, heard = ctx.saved_tensors
+        needs = ctx.needs_input_grad[:3]
         if torch.is_grad_enabled():  # this will be differentiated again
-            found = gradients_again(ctx.again, (q, k, v), ctx.needs_input_grad[:3], (gradient,))
+            found = gradients_again(ctx.again, (q, k, v), needs, (gradient,))
         else:
-            found = _gradients(ctx.passes, ctx.needs_input_grad, q, k, v, out, den, tops, gradient)
-        return *found, None, None, None, None
+            states = None if heard is None else (heard, ctx.span)
+            found = _gradients(ctx.passes, needs, q, k, v, out, den, tops, states, gradient.contiguous())
+        return *found, None, None, None, None, None
 
 
-def _gradients(passes, needs, q, k, v, out, den, tops, gradient):
-    """Of q, k and v. With ĝ_i = g_i / z_i and ĥ_i = −⟨g_i, o_i⟩ / z_i, L changes by s_ij (v_j·ĝ_i + ĥ_i)."""
+def _gradients(passes, needs, q, k, v, out, den, tops, heard, gradient):
+    """Of q, k and v. With ĝ_i = g_i / z_i and ĥ_i = −⟨ĝ_i, o_i⟩, L changes by s_ij (v_j·ĝ_i + ĥ_i)."""
     from .sparse_triton import on
 
-    inverse = torch.where(den == 0, 0.0, 1 / den)
-    g = gradient * inverse[..., None]  # in float32, whatever the gradient: it may be of any size
-    h = -torch.linalg.vecdot(g, out)
+    # What is divided by may be of any size, which float16 cannot hold.
+    g = torch.empty_like(gradient, dtype=torch.bfloat16 if q.dtype == torch.bfloat16 else torch.float32)
+    h = torch.empty_like(den)
+    shape = passes.shape
     dq = dk = dv = None
     with on(q.device):
+        passes.kernels.divide[(-(-den.numel() // 64),)](
+            gradient, out, den, g, h, den.numel(), E=shape.e, EP=shape.wide_e, BLOCK=64
+        )
         if needs[0]:
-            heard, span = passes.states(k, v, None, None)
-            dq = passes.pull(q, g, heard, span, h=h, tops=tops, other=k, said=v)
-            del heard
+            states, span = passes.states(k, v, None, None) if heard is None else heard
+            dq = passes.pull(q, g, states, span, h=h, tops=tops, other=k, said=v)
+            del states
         if needs[1] or needs[2]:
             asked, span = passes.states(q, g, h, tops)
             those = {"other": q, "said": g, "other_tops": tops}
             if needs[2]:
-                dv, _, _ = passes.apply(k, asked, span, queries=False, **those)
+                dv, _, _ = passes.apply(k, asked, span, v.dtype, queries=False, **those)
             if needs[1]:
                 dk = passes.pull(k, v, asked, span, other_h=h, **those)
     return dq, dk, dv
 
 
 def feature_step(
-    q: Tensor, k: Tensor, v: Tensor, phi: Map, state: Tensor | None, keep: Tensor
+    q: Tensor, k: Tensor, v: Tensor, phi: Map, state: Tensor | None, keep: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """One new token: S ← keep·S + φ(k) [v, 1]ᵀ in float32, and what the query hears of it, (B, e).
 
-    q, k (B, d), v (B, e); a state is (B, features, e + 1), keep (B,). `phi` may also be of kind "square".
+    q, k (B, d), v (B, e); a state is (B, features, e + 1), keep (B,) or all of it. `phi` may also be of kind
+    "square".
     """
     from . import feature_maps_triton as kernels
     from .sparse_triton import on
@@ -252,8 +265,9 @@ def feature_step(
     with on(q.device):
         kernels.step[(-(-e // part), batch)](
             q.contiguous(), k.contiguous(), v.contiguous(), after if state is None else state.contiguous(),
-            keep.contiguous(), *_or(q, phi.directions, phi.norms), after, out, phi.half,
+            *_or(q, None if keep is None else keep.contiguous(), phi.directions, phi.norms),
+            after, out, phi.half,
             D=d, E=e, F=features, DP=_wide(d), EP=part, GROUP=group, GROUPS=-(-features // group),
-            KIND=phi.kind, FIRST=state is None, num_warps=4,
+            KIND=phi.kind, FIRST=state is None, KEEP=keep is not None, num_warps=4,
         )  # fmt: skip
     return out, after

@@ -3,6 +3,7 @@
     moments   S_f = Σ_n φ_f(x_n) y_n,  z_f = Σ_n φ_f(x_n) h_n      a span of positions, in a fixed order
     carry     S of all spans before each (or after), decayed
     apply     out_n = Σ_f φ_f(x_n) S_f,  den_n = Σ_f φ_f(x_n) z_f
+    divide    ĝ_n = g_n / den_n,  ĥ_n = −⟨ĝ_n, out_n⟩
     pull      dx_n = ∂/∂x_n (Σ_f φ_f(x_n) (S_f·y_n + z_f h_n))
     step      S ← keep·S + φ(k) [v, 1]ᵀ, out = φ(q)·S              one new token: decoding
 
@@ -15,7 +16,8 @@ are taken one by one; a pair at distance t weighs exp(−rate·t). Features come
                   φ_f(q) = exp(q·w_f + |w_f|²/2 − s),  s = the largest such exponent of the row
     square        φ_ab(x) = x_a x_b, for `step` alone (`quadratic_triton.py` has the rest)
 
-A state is S, (features, values) with both rounded up, and behind it z. All products are of float32.
+A state is S, (features, values) with both rounded up, and behind it z. Products are of float32, but for
+exponents of half-precision x: those are exact, so w in two parts of their type, added up, is all it takes.
 """
 
 from __future__ import annotations
@@ -25,9 +27,13 @@ import triton.language as tl
 
 
 @triton.jit
+def stored(x, n, here, d, D: tl.constexpr):
+    return tl.load(x + n[:, None] * D + d[None, :], mask=here[:, None] & (d < D)[None, :], other=0)
+
+
+@triton.jit
 def rows(x, n, here, d, D: tl.constexpr):
-    found = tl.load(x + n[:, None] * D + d[None, :], mask=here[:, None] & (d < D)[None, :], other=0)
-    return found.to(tl.float32)
+    return stored(x, n, here, d, D).to(tl.float32)
 
 
 @triton.jit
@@ -47,7 +53,13 @@ def exponents(
     """x·w_f ± |w_f|²/2, (positions, features); −inf beyond the last."""
     d = tl.arange(0, DP)
     half = tl.load(norms + f, mask=f < F, other=0)
-    found = tl.dot(xt, tl.trans(rows(w, f, f < F, d, D)), input_precision="tf32x3")
+    wt = tl.trans(stored(w, f, f < F, d, D))
+    if xt.dtype == tl.float32:
+        found = tl.dot(xt, wt, input_precision="tf32x3")
+    else:
+        coarse = wt.to(xt.dtype)
+        found = tl.dot(xt, (wt - coarse.to(tl.float32)).to(xt.dtype))
+        found = tl.dot(xt, coarse, found)
     if QUERIES:
         found += half[None, :]
     else:
@@ -78,7 +90,8 @@ def shifts(xt, tops, n, here, half, KIND: tl.constexpr, QUERIES: tl.constexpr):
         if QUERIES:
             found = tl.load(tops + n, mask=here, other=0)
         else:
-            found = half * tl.sum(xt * xt, 1)
+            wide = xt.to(tl.float32)
+            found = half * tl.sum(wide * wide, 1)
     return found
 
 
@@ -120,7 +133,7 @@ def moments(
     for start in range(split * span, stop, BLOCK):
         n = start + tl.arange(0, BLOCK)
         here = n < stop
-        xt = rows(x, n, here, d, D)
+        xt = stored(x, n, here, d, D)
         phi = features(
             x, xt, n, here, shifts(xt, tops, n, here, half, KIND, QUERIES), f, w, norms,
             D, DP, F, KIND, QUERIES,
@@ -190,23 +203,30 @@ def apply(
         if DECAY:
             rate = tl.load(rates + batch)
     states += (batch * splits + split) * (GROUPS * GROUP * (EP + 1))
-    xt = rows(x, n, here, d, D)
-    if KIND == "exponential" and QUERIES:
-        shift = tl.full((BLOCK,), float("-inf"), tl.float32)
-        for group in range(0, GROUPS):
-            found = exponents(xt, group * GROUP + g, w, norms, D, DP, F, QUERIES)
-            shift = tl.maximum(shift, tl.max(found, 1))
-        tl.store(tops + n, shift, mask=here)
-    else:
-        shift = shifts(xt, tops, n, here, half, KIND, QUERIES)
+    xt = stored(x, n, here, d, D)
     total = tl.zeros((BLOCK, EP), tl.float32)
     weight = tl.zeros((BLOCK,), tl.float32)
+    if KIND == "exponential" and QUERIES:
+        shift = tl.full((BLOCK,), float("-inf"), tl.float32)
+    else:
+        shift = shifts(xt, tops, n, here, half, KIND, QUERIES)
     for group in range(0, GROUPS):
         f = group * GROUP + g
-        phi = features(x, xt, n, here, shift, f, w, norms, D, DP, F, KIND, QUERIES)
+        if (
+            KIND == "exponential" and QUERIES
+        ):  # the largest exponent so far, which all before were not aware of
+            found = exponents(xt, f, w, norms, D, DP, F, QUERIES)
+            top = tl.maximum(shift, tl.max(found, 1))
+            less = tl.exp(shift - top)
+            total, weight, shift = total * less[:, None], weight * less, top
+            phi = tl.where(here[:, None], tl.exp(found - top[:, None]), 0.0)
+        else:
+            phi = features(x, xt, n, here, shift, f, w, norms, D, DP, F, KIND, QUERIES)
         s = tl.load(states + f[:, None] * EP + e[None, :])
         total = tl.dot(phi, s, total, input_precision=PRECISION)
         weight += tl.sum(phi * tl.load(states + GROUPS * GROUP * EP + f)[None, :], 1)
+    if KIND == "exponential" and QUERIES:
+        tl.store(tops + n, shift, mask=here)
     if CAUSAL:
         if DECAY:
             fade = faded(n, split, span, rate, QUERIES)
@@ -224,7 +244,7 @@ def apply(
         for start in range(low, high, BLOCK):
             j = start + tl.arange(0, BLOCK)
             there = j < high
-            ot = rows(other, j, there, d, D)
+            ot = stored(other, j, there, d, D)
             ashift = shifts(ot, other_tops, j, there, half, KIND, not QUERIES)
             score = tl.zeros((BLOCK, BLOCK), tl.float32)
             for group in range(0, GROUPS):
@@ -272,7 +292,7 @@ def pull(
         if DECAY:
             rate = tl.load(rates + batch)
     states += (batch * splits + split) * (GROUPS * GROUP * (EP + 1))
-    xt, yt, hn = rows(x, n, here, d, D), rows(y, n, here, e, E), numbers(h, n, here, QUERIES)
+    xt, yt, hn = stored(x, n, here, d, D), rows(y, n, here, e, E), numbers(h, n, here, QUERIES)
     shift = shifts(xt, tops, n, here, half, KIND, QUERIES)
     total = tl.zeros((BLOCK, DP), tl.float32)
     felt = tl.zeros((BLOCK,), tl.float32)
@@ -287,7 +307,7 @@ def pull(
             for start in range(low, high, BLOCK):
                 j = start + tl.arange(0, BLOCK)
                 there = j < high
-                ot, vt = rows(other, j, there, d, D), rows(said, j, there, e, E)
+                ot, vt = stored(other, j, there, d, D), rows(said, j, there, e, E)
                 pair = tl.dot(yt, tl.trans(vt), input_precision=PRECISION)
                 if QUERIES:
                     pair += hn[:, None]
@@ -309,9 +329,22 @@ def pull(
             tl.store(dx + n[:, None] * D + f[None, :], change.to(dx.dtype.element_ty), mask=inside)
     if KIND == "exponential":
         if not QUERIES:
-            total -= (2 * half * felt)[:, None] * xt
+            total -= (2 * half * felt)[:, None] * xt.to(tl.float32)
         inside = here[:, None] & (d < D)[None, :]
         tl.store(dx + n[:, None] * D + d[None, :], total.to(dx.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=["length"])
+def divide(gradient, out, den, g, h, length, E: tl.constexpr, EP: tl.constexpr, BLOCK: tl.constexpr):
+    """g is rounded before h is made of it: y_j·ĝ_i + ĥ_i must be 0 where j is all that i hears."""
+    n, e = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, EP)
+    here = n < length
+    weight = tl.load(den + n, mask=here, other=0)
+    nobody = weight == 0
+    inverse = tl.where(nobody, 0.0, 1 / tl.where(nobody, 1.0, weight))
+    divided = (rows(gradient, n, here, e, E) * inverse[:, None]).to(g.dtype.element_ty)
+    tl.store(g + n[:, None] * E + e[None, :], divided, mask=here[:, None] & (e < E)[None, :])
+    tl.store(h + n, -tl.sum(divided.to(tl.float32) * rows(out, n, here, e, E), 1), mask=here)
 
 
 @triton.jit
@@ -345,13 +378,16 @@ def step(
     q, k, v, before, keep, w, norms, after, out, half,
     D: tl.constexpr, E: tl.constexpr, F: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
     GROUP: tl.constexpr, GROUPS: tl.constexpr, KIND: tl.constexpr, FIRST: tl.constexpr,
+    KEEP: tl.constexpr,
 ):  # fmt: skip
     """A program has EP of the values; the normaliser stands behind the last, in column E of a state."""
     part, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
     e, g, d = part * EP + tl.arange(0, EP), tl.arange(0, GROUP), tl.arange(0, DP)
     q, k, v, out = q + batch * D, k + batch * D, v + batch * E, out + batch * E
     before, after = before + batch * F * (E + 1), after + batch * F * (E + 1)
-    kept = tl.load(keep + batch)
+    kept = 1.0
+    if KEEP:
+        kept = tl.load(keep + batch)
     said = tl.load(v + e, mask=e < E, other=0).to(tl.float32)
     top = 0.0
     shift = 0.0

@@ -128,10 +128,10 @@ def expanded_step(call: Call, state: Tensor | None, size: Tensor | None, grown: 
     read = (query, key, value, state, rates)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in read):
         return None
-    keep = query.new_ones(()) if grown is None else grown[..., 0, 0]
-    keep = keep.expand(lead).reshape(-1)
+    keep = None if grown is None else grown.expand(*lead, 1, 1).reshape(-1)
     if rates is not None:
-        keep = keep * torch.exp(-rates)
+        fades = torch.exp(-rates)
+        keep = fades if keep is None else fades * keep
     q, k, v = (x.flatten(0, -2) for x in (query, key, value))
     before = None if state is None else state.flatten(0, -3)
     out, after = feature_step(q, k, v, phi, before, keep)
