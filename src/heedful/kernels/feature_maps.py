@@ -80,7 +80,7 @@ class Shape(NamedTuple):
     wide_e: int
     group: int  # features at once
     block: int
-    warps: int
+    stages: int  # of loads under way; with more than one, exponentials do not fit the shared memory
 
     @property
     def groups(self) -> int:
@@ -93,11 +93,11 @@ class Shape(NamedTuple):
 
 
 def shape_of(d: int, e: int, phi: Map, item: int) -> Shape:
-    wide_d, wide_e = _wide(d) if phi.kind == "exponential" else 16, _wide(e)
-    large = max(wide_d, wide_e) > 64
+    exponential = phi.kind == "exponential"
+    wide_d, wide_e = _wide(d) if exponential else 16, _wide(e)
     group = min(32 if wide_d > 64 else 64, _wide(phi.features))
-    block = 32 if item == 4 and phi.kind != "exponential" else 64
-    return Shape(d, e, phi.features, wide_d, wide_e, group, block, 8 if large else 4)
+    block = 32 if item == 4 and not exponential else 64
+    return Shape(d, e, phi.features, wide_d, wide_e, group, block, 1 if exponential else 2)
 
 
 def _wide(n: int) -> int:
@@ -130,7 +130,8 @@ class _Passes:
             "D": shape.d, "E": shape.e, "F": shape.features, "DP": shape.wide_d, "EP": shape.wide_e,
             "GROUP": shape.group, "BLOCK": shape.block, "KIND": self.phi.kind, "QUERIES": queries,
             "DECAY": self.rates is not None, "PRECISION": self.precision,
-            "num_warps": shape.warps, "num_stages": 2,
+            # With 8, products 16 wide came out wrong or read what is not theirs (Triton 3.6).
+            "num_warps": 4, "num_stages": shape.stages,
         }  # fmt: skip
 
     def states(self, x: Tensor, y: Tensor, h: Tensor | None, tops: Tensor | None) -> tuple[Tensor, int]:
