@@ -57,7 +57,8 @@ def shape_of(d: int, e: int, item: int) -> Shape:
     wide_d, wide_e = (max(16, 1 << (n - 1).bit_length()) for n in (d, e))
     group = 128 if item == 2 else 64  # features at once
     columns = max(1, min(wide_d, group // wide_d))
-    return Shape(d, e, wide_d, wide_e, columns, 64, 8 if item == 4 and wide_d >= 64 else 4)
+    # With 8 warps products 16 wide come out wrong, or read what is not theirs (Triton 3.6).
+    return Shape(d, e, wide_d, wide_e, columns, 64, 8 if item == 4 and min(wide_d, wide_e) >= 64 else 4)
 
 
 def span_of(length: int, shape: Shape) -> int:
