@@ -1,5 +1,6 @@
 """φ(q)·φ(k) by features in registers, against all pairs: interpreted without a GPU, at small sizes."""
 
+import itertools
 import random
 
 import pytest
@@ -121,6 +122,14 @@ def test_more_spans_than_are_carried_at_once(seed, device, small):
     compare(
         problem(device, "elu", 32 * 18 + 5, 32 * 18 + 5, 4, 4), a_map("elu", 4, device), True, 1e-4, rates
     )
+
+
+def test_spans_are_whole_blocks():
+    for d, e, features, item in itertools.product((1, 16, 100), (1, 40, 128), (1, 16, 90, 4096), (2, 4)):
+        for kind in ("elu", "exponential"):
+            shape = feature_maps.shape_of(d, e, Map(kind, features), item)
+            for causal in (False, True):
+                assert feature_maps.span_of(10_000, 3, shape, causal) % shape.block == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

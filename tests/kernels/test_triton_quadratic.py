@@ -1,5 +1,7 @@
 """(q·k + c)² by features in registers, against all pairs: interpreted without a GPU, at small sizes."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -53,6 +55,18 @@ def test_the_past(seed, n, d, e, device, small):
     compare(*problem(device, n, n, d, e), True, 1e-4)
 
 
+@pytest.mark.parametrize(("n", "d", "e"), [(450, 16, 40), (400, 20, 3)])
+def test_the_past_in_spans_as_they_are(seed, n, d, e, device):
+    compare(*problem(device, n, n, d, e), True, 1e-4)
+
+
+def test_spans_are_whole_blocks():
+    for d, e, item in itertools.product((1, 5, 16, 20, 64, 100, 128), (1, 16, 40, 64, 128), (2, 4)):
+        shape = quadratic.shape_of(d, e, item)
+        for causal in (False, True):
+            assert quadratic._span(10_000, 3, shape, causal) % shape.block == 0
+
+
 def test_half_precision(seed, device, small):
     if device == "cpu":
         pytest.skip("Triton's interpreter multiplies bfloat16 matrices as if they were integers")
@@ -87,7 +101,9 @@ def test_one_tensor_under_three_names(seed, device, small):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("d", "e"), [(16, 16), (32, 32), (64, 64), (64, 5), (100, 16), (8, 128)])
+@pytest.mark.parametrize(
+    ("d", "e"), [(16, 16), (32, 32), (64, 64), (64, 5), (100, 16), (8, 128), (128, 128), (128, 48)]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_large(seed, d, e, dtype, causal):
     if not torch.cuda.is_available():

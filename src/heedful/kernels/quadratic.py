@@ -47,6 +47,7 @@ class Shape(NamedTuple):
     columns: int  # a group
     block: int
     warps: int
+    stages: int  # of loads under way
 
     @property
     def features(self) -> int:
@@ -58,13 +59,18 @@ def shape_of(d: int, e: int, item: int) -> Shape:
     group = 128 if item == 2 else 64  # features at once
     columns = max(1, min(wide_d, group // wide_d))
     # With 8 warps products 16 wide come out wrong, or read what is not theirs (Triton 3.6).
-    return Shape(d, e, wide_d, wide_e, columns, 64, 8 if item == 4 and min(wide_d, wide_e) >= 64 else 4)
+    warps = 8 if item == 4 and min(wide_d, wide_e) >= 64 else 4
+    stages = 1 if item == 4 and wide_d > 64 else 3  # the widest do not fit the shared memory twice
+    return Shape(d, e, wide_d, wide_e, columns, 64, warps, stages)
 
 
 def span_of(length: int, shape: Shape) -> int:
-    """Positions a state stands for, where there is one a span: so many that all states are as large as q."""
+    """Positions a state stands for, where there is one a span: so many that all states are as large as q.
+
+    Whole blocks: a block hears one state.
+    """
     wanted = shape.wide_d**2 * shape.wide_e // (shape.wide_d + shape.wide_e)
-    return max(2 * shape.block, min(wanted, 4096))
+    return max(2, min(-(-wanted // shape.block), 4096 // shape.block)) * shape.block
 
 
 class States(NamedTuple):
@@ -133,7 +139,7 @@ def _options(shape: Shape, x: Tensor) -> dict:
     return {
         "D": shape.d, "E": shape.e, "DP": shape.wide_d, "EP": shape.wide_e, "A": shape.columns,
         "BLOCK": shape.block, "PRECISION": "tf32x3" if x.dtype == torch.float32 else "tf32",
-        "num_warps": shape.warps,
+        "num_warps": shape.warps, "num_stages": shape.stages,
     }  # fmt: skip
 
 
