@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import heedful
 from heedful import attention
 from heedful.attention.neighbors import Neighbors
-from heedful.attention.strategies import banded, factored, scan, tiled, toeplitz
+from heedful.attention.strategies import banded, base, factored, scan, tiled, toeplitz
 
 from . import cases, naive
 from .cases import NEIGHBORS, POSITIONS, SIMILARITIES, TOLERANCE, Piece, Shape, assert_agree, case, error
@@ -172,6 +172,40 @@ def test_the_pieces_work_is_cut_into_fit_together(similarity, neighbors, monkeyp
         wanted = example.evaluate("reference")
         for strategy in example.able():
             assert_agree(example.evaluate(strategy), wanted, example, f"{strategy}, {position}", 1e-9)
+
+
+@pytest.fixture
+def chunks_together(monkeypatch):
+    """A scan as on a GPU: several chunks a piece, several pieces, a rest."""
+    pieces = scan._pieces
+    monkeypatch.setattr(scan, "chunk_length", lambda features: 7)
+    monkeypatch.setattr(base, "AT_ONCE_ELSEWHERE", 1000)
+    monkeypatch.setattr(scan, "_pieces", lambda *sizes: pieces(*sizes[:-1], "cuda"))
+    monkeypatch.setattr(scan, "_averages", lambda *facts: False)
+
+
+@pytest.mark.parametrize("similarity", ["polynomial 2", "elu", "random features", "features", "uniform"])
+def test_many_chunks_of_a_scan_at_once(similarity, chunks_together, seed):
+    for position in ("none", "alibi, per head"):
+        for queries in (150, 90, 160):
+            shape = Shape(heads=2, key_heads=1, queries=queries, keys=150, seed=seed)
+            example = case(shape, similarity, "causal", position)
+            wanted = example.evaluate("reference")
+            assert_agree(example.evaluate("scan"), wanted, example, f"scan, {position}", 1e-9)
+    assert len(scan._pieces(2, 150, 4, "cpu")) > 2 and scan._pieces(2, 150, 4, "cpu")[0][0] > 1
+
+
+def test_a_map_may_treat_heads_differently(chunks_together, seed):
+    """φ sees (..., heads, positions, dim), however positions are cut."""
+    weight = torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True)
+    similarity = heedful.FeatureMap(lambda x: torch.exp(x @ weight), size=5, positive=True)
+    q, k, v = torch.randn(3, 3, 2, 150, 4, dtype=torch.float64).unbind()
+    found = {}
+    for way in ("scan", "reference"):
+        out = heedful.attend(q, k, v, similarity=similarity, neighbors=heedful.Causal(), strategy=way)
+        found[way] = out, *torch.autograd.grad(out.square().sum(), weight)
+    for x, y in zip(*found.values(), strict=True):
+        assert torch.allclose(x, y, rtol=1e-9)
 
 
 @pytest.mark.parametrize("neighbors", [name for name in PLAIN if not name.startswith("graph")])

@@ -120,6 +120,16 @@ class Strategy:
         return f"{type(self).__name__}()"
 
 
+AT_ONCE_ELSEWHERE = 1 << 24  # numbers: 64 MiB in float32
+
+
+def at_once(cached: int, device: str) -> int:
+    """How many numbers to compute at a time: on a CPU what its cache holds. Elsewhere each piece costs
+    launches, and the GPU waits for them, so pieces are large, though not so large that memory runs short.
+    """
+    return cached if device == "cpu" else AT_ONCE_ELSEWHERE
+
+
 def with_ones(value: Tensor) -> Tensor:
     """A column of ones after the values: numerator and normaliser then come out of one product."""
     return torch.cat([value, value.new_ones(1).expand(value.shape[:-1] + (1,))], -1)

@@ -10,17 +10,15 @@ import torch
 
 from ..cost import TRANSCENDENTAL, Cost
 from ..transforms import recompute
-from .base import Strategy, divide_ones, no_kernel, with_ones
+from .base import Strategy, at_once, divide_ones, no_kernel, with_ones
 from .expanded import expanded, expands, features_cost, quadratic_cost
 from .reference import prepare_launches
 
 FEATURES_AT_ONCE = 1 << 19  # elements of φ held at a time: 2 MiB in float32, which a CPU's cache holds
-FEATURES_AT_ONCE_ELSEWHERE = 1 << 24  # where each chunk is a few launches more
 
 
 def chunk_length(rows: int, features: int, device: str) -> int:
-    at_once = FEATURES_AT_ONCE if device == "cpu" else FEATURES_AT_ONCE_ELSEWHERE
-    return max(64, at_once // max(1, rows * features))
+    return max(64, at_once(FEATURES_AT_ONCE, device) // max(1, rows * features))
 
 
 def feature_flops(problem) -> float:

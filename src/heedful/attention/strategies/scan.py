@@ -18,12 +18,10 @@ from torch.nn import functional as F
 from ..cost import Cost, traffic
 from ..similarity import Polynomial
 from ..transforms import recompute
-from .base import Call, Strategy, divide_ones, no_kernel, with_ones
+from .base import Call, Strategy, at_once, divide_ones, no_kernel, with_ones
 from .expanded import expanded, expanded_step, expands, features_cost, quadratic_cost
 from .factored import feature_flops
 from .reference import prepare_launches
-
-AT_ONCE = 1 << 24  # numbers of φ, or of pairs, computed at once where that is many chunks: 64 MiB in float32
 
 
 def chunk_length(features: int) -> int:
@@ -168,9 +166,8 @@ def _pieces(rows: int, length: int, features: int, device: str) -> list[tuple[in
     memory has room for, since each piece costs two dozen launches.
     """
     chunk = chunk_length(features)
-    together = 1
-    if device != "cpu":
-        together = max(1, AT_ONCE // max(1, rows * chunk * max(features, chunk)))
+    numbers = rows * chunk * max(features, chunk)
+    together = max(1, at_once(numbers, device) // max(1, numbers))
     whole = length // chunk
     rest = length - chunk * whole
     pieces = [(together, chunk)] * int(whole // together)
