@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from ..cost import Cost
 from ..transforms import recompute, slices
-from .base import Strategy, at_once, divide, no_pairs
+from .base import Strategy, divide, no_pairs
 from .reference import pair_flops, prepare_launches
 from .tiled import SCORES_AT_ONCE
 
@@ -38,8 +38,7 @@ class Banded(Strategy):
         block = block_length(left, right)
         pairs = problem.rows * -(-problem.queries // block) * block * (block + left + right)
         passes = 7 + 2 * (problem.position is not None)
-        most = at_once(SCORES_AT_ONCE, problem.device)
-        groups = -(-pairs // most)
+        groups = -(-pairs // SCORES_AT_ONCE)
         copied = (
             2
             * problem.rows
@@ -52,7 +51,7 @@ class Banded(Strategy):
         return Cost(
             pairs * pair_flops(problem),
             problem.item * (pairs * (passes + 2 * (wide - 1)) + copied),
-            3 * problem.item * wide * min(pairs, most),
+            3 * problem.item * wide * min(pairs, SCORES_AT_ONCE),
             24 * groups + 10 + prepare_launches(problem),
         )
 
@@ -63,8 +62,7 @@ class Banded(Strategy):
         block = block_length(left, right)
         bias = self._bias(call, block, left, right)
         rows = query.shape[:-2].numel()
-        most = at_once(SCORES_AT_ONCE, query.device.type)
-        blocks = max(1, most // max(1, rows * block * (block + left + right)))
+        blocks = max(1, SCORES_AT_ONCE // max(1, rows * block * (block + left + right)))
         whole = call.queries <= blocks * block  # then lengths stay symbolic under torch.compile
         starts = (0,) if whole else range(0, call.queries, blocks * block)
         spans = [

@@ -13,16 +13,16 @@ import torch
 from ..cost import Cost
 from ..neighbors import Tile
 from ..transforms import recompute, slices
-from .base import Strategy, at_once, attend_block, no_pairs
+from .base import Strategy, attend_block, no_pairs
 from .reference import block_passes, mask_launches, pair_flops, prepare_launches
 
-# Elements: 4 MiB in float32, so that a tile's several passes stay in a CPU's last-level cache.
+# Elements: 4 MiB in float32, so that a tile's several passes stay in the last-level cache.
 SCORES_AT_ONCE = 1 << 20
 
 
-def tile_rows(rows: int, queries: int, keys: int, width: int, device: str) -> int:
+def tile_rows(rows: int, queries: int, keys: int, width: int) -> int:
     """How many listeners to take at a time when `rows` heads each hear `width` of the keys."""
-    height = max(16, min(queries, at_once(SCORES_AT_ONCE, device) // max(1, rows * width)))
+    height = max(16, min(queries, SCORES_AT_ONCE // max(1, rows * width)))
     return (
         height if width >= keys else min(height, max(256, width))
     )  # a tall band hears keys no row of it wants
@@ -36,8 +36,7 @@ class Tiled(Strategy):
 
     def cost(self, problem):
         depth = problem.dim if problem.similarity.kind == "additive_v2" else 1
-        rows, device = problem.rows * depth, problem.device
-        height = tile_rows(rows, problem.queries, problem.keys, problem.width, device)
+        height = tile_rows(problem.rows * depth, problem.queries, problem.keys, problem.width)
         spanned = min(problem.keys, problem.width + height) if problem.width < problem.keys else problem.keys
         pairs = problem.rows * problem.queries * spanned
         if problem.neighbors.interval == (0, inf):
@@ -57,15 +56,15 @@ class Tiled(Strategy):
 
     def run(self, call):
         query, key = call.similarity.prepare(call.query, call.key)
-        lead, table, device = query.shape[:-2], call.table(), query.device.type
-        if lead.numel() * call.queries * call.keys <= at_once(SCORES_AT_ONCE, device):
+        lead, table = query.shape[:-2], call.table()
+        if lead.numel() * call.queries * call.keys <= SCORES_AT_ONCE:
             # One tile, and no arithmetic on lengths: torch.compile then keeps them symbolic.
             whole = Tile.whole(call.queries, call.keys, query.device)
             return self._band(call, query, key, call.value, whole, table)
         facts = call.facts
         width = min(call.keys, facts.reach[1] - facts.reach[0] + 1)
         depth = query.shape[-1] if call.similarity.kind == "additive_v2" else 1
-        height = tile_rows(lead.numel() * depth, call.queries, call.keys, int(width), device)
+        height = tile_rows(lead.numel() * depth, call.queries, call.keys, int(width))
         rows = [(start, min(start + height, call.queries)) for start in range(0, call.queries, height)]
         columns = [call.neighbors.key_range(span, call.queries, call.keys) for span in rows]
         parts = zip(slices(query, rows), slices(key, columns), slices(call.value, columns), strict=True)

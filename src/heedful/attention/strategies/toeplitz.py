@@ -19,7 +19,7 @@ import torch
 from ..cost import Cost
 from ..neighbors import Tile
 from ..transforms import recompute
-from .base import Strategy, at_once, attend_block, divide, no_kernel, with_ones
+from .base import Strategy, attend_block, divide, no_kernel, with_ones
 from .factored import feature_flops
 from .reference import prepare_launches
 
@@ -59,7 +59,7 @@ class Toeplitz(Strategy):
         features, width = problem.similarity.features, problem.value_dim + 2
         length = fast_length(problem.queries + problem.keys - 1)
         columns = problem.rows * features * width
-        group = max(1, at_once(COLUMNS_AT_ONCE, problem.device) // max(1, problem.rows * width * length))
+        group = max(1, COLUMNS_AT_ONCE // max(1, problem.rows * width * length))
         return Cost(
             columns * (2 * 5 * length * math.log2(max(2, length)) + 8 * length)
             + problem.rows * (problem.queries + problem.keys) * feature_flops(problem),
@@ -78,8 +78,7 @@ class Toeplitz(Strategy):
         phi_q, phi_k = call.similarity.query_features(query), call.similarity.key_features(key)
         length_of_value = torch.linalg.vector_norm(call.value.detach(), dim=-1, keepdim=True)
         value = with_ones(torch.cat([call.value, length_of_value], -1))
-        columns = query.shape[:-2].numel() * value.shape[-1] * length
-        group = max(1, at_once(COLUMNS_AT_ONCE, query.device.type) // max(1, columns))
+        group = max(1, COLUMNS_AT_ONCE // max(1, query.shape[:-2].numel() * value.shape[-1] * length))
         totals = sum(
             recompute(
                 lambda q, k, v, t: _convolve(q, k, v, t, call.queries, call.keys, length),
