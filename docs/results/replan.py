@@ -5,7 +5,9 @@
 
 2026-11-18-h200-races.json has what each strategy took, in microseconds: in float32 the 304 problems of
 `heedful bench regret --device cuda`, and on another machine, after `fused` had become faster in training, 285
-of them drawn at random; in bfloat16 those of `heedful calibrate` and the 114 drawn ones. Printed is how often
+of them drawn at random; in bfloat16 those of `heedful calibrate` and the 114 drawn ones. Problems of elu and
+means of the past were raced anew when feature maps got kernels; 140 drawn at random, 6 of them not among the
+285, stand under "float32, again" as a third machine ran them. Printed is how often
 the choice is within 1.15× of the fastest; how often it would be with constants fitted to four fifths of the
 races and judged by the rest; and in bfloat16, fitted to the calibration's problems and judged by the drawn
 ones.
