@@ -124,6 +124,20 @@ def test_more_spans_than_are_carried_at_once(seed, device, small):
     )
 
 
+def test_more_rows_or_positions_than_a_launch_can_number(device):
+    """They are left to torch."""
+    x = torch.zeros(1, 1, 1, 8, device=device)
+    assert feature_maps.suits(*[x.expand(65_535, 1, 4, 8)] * 3, causal=True)
+    assert not feature_maps.suits(*[x.expand(65_536, 1, 4, 8)] * 3, causal=True)
+    assert feature_maps.suits(*[x.expand(1, 1, 65_535 * 128, 8)] * 3, causal=True)
+    assert not feature_maps.suits(*[x.expand(1, 1, 65_535 * 128 + 1, 8)] * 3, causal=True)
+    assert not feature_maps.within_reach(x[..., :1].expand(1, 1, 2**23, 256))
+    many = torch.randn(3, 65_536, 1, 2, 3, device=device)
+    options = {"similarity": EluKernel(), "neighbors": Causal()}
+    found, wanted = (attend(*many, strategy=way, **options) for way in ("scan", "reference"))
+    assert torch.allclose(found, wanted, atol=1e-5)
+
+
 def test_spans_are_whole_blocks():
     for d, e, features, item in itertools.product((1, 16, 100), (1, 40, 128), (1, 16, 90, 4096), (2, 4)):
         for kind in ("elu", "exponential"):

@@ -86,6 +86,13 @@ class Similarity:
         """Scores of matched rows, (..., E, d) and (..., E, d): (..., E)."""
         raise NotImplementedError
 
+    def query_features(self, query: Tensor) -> Tensor:
+        """φ of prepared queries, (..., features), where there is a finite map."""
+        raise NotImplementedError
+
+    def key_features(self, key: Tensor) -> Tensor:
+        raise NotImplementedError
+
     def weigh(self, scores: Tensor, bias: Tensor | None, allowed: Tensor | None) -> Tensor:
         """Unnormalised weights sim·exp(bias), zero where not allowed, each row scaled to stay in range."""
         if self.log_form:

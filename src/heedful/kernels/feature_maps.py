@@ -18,6 +18,8 @@ from .twice import gradients_again
 WIDEST = 128  # numbers of a query and of a value: they must fit the registers
 MOST_GIVEN = 512  # features that others have made, so that they are stored: wider ones go in pieces
 TIMES = 16  # spans whose states are carried on at once
+SHORTEST_SPAN = 128  # positions a state stands for, at least
+MOST_PROGRAMS = 65_535  # in a launch's second and third direction
 
 
 class Map(NamedTuple):
@@ -45,7 +47,15 @@ def suits(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
         return False
     if q.dtype not in (torch.float32, torch.bfloat16, torch.float16) or v.shape[-1] > WIDEST:
         return False
+    if q.shape[:-2].numel() > MOST_PROGRAMS or not all(map(within_reach, (q, k, v))):
+        return False
     return not causal or q.shape[-2] == k.shape[-2]
+
+
+def within_reach(x: Tensor) -> bool:
+    """Whether 32 bits number the rows of a sequence and what is in them, and a launch its spans."""
+    length, width = x.shape[-2:]
+    return length * width < 2**31 and length <= SHORTEST_SPAN * MOST_PROGRAMS
 
 
 def feature_attention(
@@ -108,7 +118,7 @@ def span_of(length: int, batch: int, shape: Shape, causal: bool) -> int:
     """Positions a state stands for."""
     if causal:  # so many that all states together are not much larger than queries, keys and values
         wanted = shape.features * shape.wide_e // (2 * (shape.d + shape.e))
-        return max(128, min(_wide(wanted), 1024))
+        return max(SHORTEST_SPAN, min(_wide(wanted), 1024))
     # Enough programs to fill a GPU twice over, few enough that what they leave is soon added up.
     splits = max(1, min(64, 1024 // (batch * shape.groups), length // (4 * shape.block)))
     return -(-length // splits // shape.block) * shape.block

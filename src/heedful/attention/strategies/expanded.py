@@ -18,9 +18,6 @@ from ..cost import TRANSCENDENTAL, Cost
 from ..similarity import EluKernel, FeatureMap, Polynomial, RandomFeatures, Similarity
 from .base import Call
 
-IN_REGISTERS = ("square", "elu", "exponential")
-POSITIONS_A_STATE = 128  # at least; pairs within are taken one by one
-
 
 def expands(problem, *, causal: bool) -> str:
     """Which kernels a problem will run here, "quadratic" or "features", or none; for the planner."""
@@ -67,8 +64,8 @@ def features_cost(problem, *, causal: bool) -> Cost:
         stored, launches = 4 * length * features, 20
     states = 4 * features * width * problem.rows
     if causal:
-        each += POSITIONS_A_STATE * (features + width)
-        states *= -(-problem.queries // POSITIONS_A_STATE)
+        each += feature_maps.SHORTEST_SPAN * (features + width)
+        states *= -(-problem.queries // feature_maps.SHORTEST_SPAN)
     return Cost(
         length * each,
         2 * problem.tensor_bytes + 3 * stored + 3 * states,
@@ -86,15 +83,17 @@ def expanded(call: Call, again: Callable[[Call], Tensor], *, causal: bool) -> Te
     if key.shape[-3] != query.shape[-3]:
         repeats = query.shape[-3] // key.shape[-3]
         key, value = (x.repeat_interleave(repeats, -3) for x in (key, value))
-    if similarity.map == "square" and call.position is None and quadratic.suits(query, value):
-        out = _quadratic(similarity, query, key, value, causal)
-        return out.unflatten(0, lead)
+    squared = similarity.map == "square" and call.position is None and quadratic.suits(query, value)
+    if squared and isinstance(similarity, Polynomial):
+        return _quadratic(similarity.constant, query, key, value, causal).unflatten(0, lead)
     if not _few(similarity.facts(query.shape[-1]), query.shape[-1]):
         return None
     rates = _rates(call)
     if rates is not None and rates.requires_grad and torch.is_grad_enabled():
         return None  # the kernels have no gradient of slopes
     phi, query, key = _mapped(similarity, query, key)
+    if not (feature_maps.within_reach(query) and feature_maps.within_reach(key)):
+        return None
     compared = FeatureMap(_same, size=phi.features) if phi.kind == "given" else similarity
 
     def in_torch(q, k, v):
@@ -106,29 +105,26 @@ def expanded(call: Call, again: Callable[[Call], Tensor], *, causal: bool) -> Te
     return out.unflatten(0, lead).to(call.query.dtype)
 
 
-def expanded_step(call: Call, state: Tensor | None, size: Tensor | None, grown: Tensor | None):
+def expanded_step(
+    call: Call, state: Tensor | None, factor: Tensor | None, prepared: tuple[Tensor, Tensor] | None
+) -> tuple[Tensor, Tensor] | None:
     """What one new token hears and the state after it, or None where the kernels do not take the call.
 
-    Of polynomials, `size` is what keys are divided by and `grown` what that makes of an earlier state.
+    Query and key may be prepared already; the state is to be multiplied by `factor` before it is added to.
     """
     query, key, value, similarity = call.query, call.key, call.value, call.similarity
     if call.queries != 1 or not feature_maps.suits(query, key, value, causal=True):
         return None
     lead, rates = query.shape[:-2], _rates(call)
-    if isinstance(similarity, Polynomial):
-        query = similarity.prepare_query(query)
-        key = similarity.append_root(key, sign=True) / size
-        if similarity.degree == 2:
-            phi = Map("square", query.shape[-1] ** 2)
-        else:
-            query, key = similarity.query_features(query), similarity.key_features(key)
-            phi = Map("given", query.shape[-1])
+    if similarity.map == "square" and prepared is not None:
+        query, key = prepared
+        phi = Map("square", query.shape[-1] ** 2)
     else:
-        phi, query, key = _mapped(similarity, query, key)
+        phi, query, key = _mapped(similarity, query, key, prepared)
     read = (query, key, value, state, rates)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in read):
         return None
-    keep = None if grown is None else grown.expand(*lead, 1, 1).reshape(-1)
+    keep = None if factor is None else factor.expand(*lead, 1, 1).reshape(-1)
     if rates is not None:
         fades = torch.exp(-rates)
         keep = fades if keep is None else fades * keep
@@ -150,26 +146,27 @@ def _rates(call: Call) -> Tensor | None:
     return found.expand(call.query.shape[:-2]).reshape(-1)
 
 
-def _mapped(similarity: Similarity, query: Tensor, key: Tensor) -> tuple[Map, Tensor, Tensor]:
+def _mapped(
+    similarity: Similarity, query: Tensor, key: Tensor, prepared: tuple[Tensor, Tensor] | None = None
+) -> tuple[Map, Tensor, Tensor]:
     """Which φ; and query and key, or the features of them."""
     if isinstance(similarity, EluKernel):
         return Map("elu", query.shape[-1]), query, key
     if isinstance(similarity, RandomFeatures):
         directions, norms, half = similarity.table(query.shape[-1], query.device)
         return Map("exponential", similarity.size, directions, norms, half), query, key
-    query, key = similarity.prepare(query.float(), key.float())
+    query, key = prepared or similarity.prepare(query.float(), key.float())
     query, key = similarity.query_features(query), similarity.key_features(key)
     return Map("given", query.shape[-1]), query, key
 
 
-def _quadratic(similarity: Polynomial, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+def _quadratic(constant: float, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
     """Lengths are taken out first, as in `Polynomial.prepare`: weights may be multiplied by any number a
     listener, so q, k and the constant are divided by powers of two, which is exact, and no square overflows.
     """
-    size_q, size_k = _size(query, similarity.constant), _size(key, similarity.constant).amax(-2, keepdim=True)
-    constant = similarity.constant / (size_q * size_k)
+    size_q, size_k = _size(query, constant), _size(key, constant).amax(-2, keepdim=True)
     query, key = query / size_q.to(query.dtype), key / size_k.to(key.dtype)
-    q, k, v, c = (x.flatten(0, -3) for x in (query, key, value, constant))
+    q, k, v, c = (x.flatten(0, -3) for x in (query, key, value, constant / (size_q * size_k)))
     return quadratic_attention(q, k, v, c.squeeze(-1), causal)
 
 

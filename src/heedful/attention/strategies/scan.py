@@ -119,23 +119,22 @@ class Scan(Strategy):
         similarity = call.similarity
         total = None if state is None else state.total
         length = (state.length if state else 0) + call.keys
-        size = grown = None
-        if isinstance(similarity, Polynomial):
+        size = factor = prepared = None
+        if isinstance(similarity, Polynomial):  # keys are divided by the longest so far, and so is their sum
             size = similarity.key_size(call.key)
             if state is not None:
                 if state.size is None:
                     raise TypeError(f"step(): the state was not made by {similarity}.")
                 size = torch.maximum(size, state.size)
-                grown = (state.size / size) ** similarity.degree
-        found = expanded_step(call, total, size, grown)
+                factor = (state.size / size) ** similarity.degree
+            key = similarity.append_root(call.key, sign=True) / size
+            prepared = similarity.prepare_query(call.query), key
+        found = expanded_step(call, total, factor, prepared)
         if found is not None:
             return found[0], ScanState(found[1], size, length)
-        if isinstance(similarity, Polynomial):
-            query = similarity.prepare_query(call.query)
-            key = similarity.append_root(call.key, sign=True) / size
-            total = total if grown is None else total * grown
-        else:
-            query, key = similarity.prepare(call.query, call.key)
+        query, key = prepared or similarity.prepare(call.query, call.key)
+        if total is not None and factor is not None:
+            total = total * factor
         features = similarity.feature_count(call.query.shape[-1])
         out, total = _chunks(similarity, _decay(call), query, key, with_ones(call.value), total, features)
         return out, ScanState(total, size, length)
