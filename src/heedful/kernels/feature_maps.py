@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import sparse_operators
+from .fitting import launch
 from .sparse_operators import unobserved
 from .twice import gradients_again
 
@@ -90,7 +91,7 @@ class Shape(NamedTuple):
     wide_e: int
     group: int  # features at once
     block: int
-    stages: int  # of loads under way; with more than one, exponentials do not fit the shared memory
+    stages: int  # of loads under way
 
     @property
     def groups(self) -> int:
@@ -138,10 +139,10 @@ class _Passes:
         shape = self.shape
         return {
             "D": shape.d, "E": shape.e, "F": shape.features, "DP": shape.wide_d, "EP": shape.wide_e,
-            "GROUP": shape.group, "BLOCK": shape.block, "KIND": self.phi.kind, "QUERIES": queries,
-            "DECAY": self.rates is not None, "PRECISION": self.precision,
+            "GROUP": shape.group, "KIND": self.phi.kind, "QUERIES": queries, "DECAY": self.rates is not None,
+            "PRECISION": self.precision, "block": shape.block, "stages": shape.stages,
             # With 8, products 16 wide came out wrong or read what is not theirs (Triton 3.6).
-            "num_warps": 4, "num_stages": shape.stages,
+            "num_warps": 4,
         }  # fmt: skip
 
     def states(self, x: Tensor, y: Tensor, h: Tensor | None, tops: Tensor | None) -> tuple[Tensor, int]:
@@ -151,10 +152,13 @@ class _Passes:
         span = span_of(length, batch, shape, self.causal)
         splits = -(-length // span)
         states = x.new_empty(batch, splits, shape.state, dtype=torch.float32)
-        self.kernels.moments[(shape.groups, splits, batch)](
-            x, y, *_or(x, h, tops, self.phi.directions, self.phi.norms, self.rates), states,
-            self.phi.half, length, span, splits, **self._options(queries=queries),
-        )  # fmt: skip
+        given = _or(x, h, tops, self.phi.directions, self.phi.norms, self.rates)
+        launch(
+            self.kernels.moments,
+            lambda block: (shape.groups, splits, batch),
+            (x, y, *given, states, self.phi.half, length, span, splits),
+            **self._options(queries=queries),
+        )
         if self.causal:
             block = 128
             self.kernels.carry[(-(-shape.state // block), batch)](
@@ -172,11 +176,15 @@ class _Passes:
         den = x.new_empty((batch, length) if queries else (0,), dtype=torch.float32)
         if queries:
             tops = torch.empty_like(den) if self.phi.kind == "exponential" else den
-        self.kernels.apply[(-(-length // shape.block), batch)](
-            x, *_or(x, tops, other, other_tops, said, self.phi.directions, self.phi.norms, self.rates),
-            states, out, den, self.phi.half, length, span, states.shape[1],
-            GROUPS=shape.groups, CAUSAL=self.causal, **self._options(queries=queries),
-        )  # fmt: skip
+        given = _or(x, tops, other, other_tops, said, self.phi.directions, self.phi.norms, self.rates)
+        launch(
+            self.kernels.apply,
+            lambda block: (-(-length // block), batch),
+            (x, *given, states, out, den, self.phi.half, length, span, states.shape[1]),
+            GROUPS=shape.groups,
+            CAUSAL=self.causal,
+            **self._options(queries=queries),
+        )
         return out, den, tops
 
     def pull(
@@ -185,12 +193,16 @@ class _Passes:
         shape, queries = self.shape, h is not None
         batch, length, _ = x.shape
         dx = torch.empty_like(x)
-        self.kernels.pull[(-(-length // shape.block), batch)](
-            x, y, *_or(x, h, tops, other, said, other_h, other_tops),
-            *_or(x, self.phi.directions, self.phi.norms, self.rates), states, dx, self.phi.half,
-            length, span, states.shape[1],
-            GROUPS=shape.groups, CAUSAL=self.causal, **self._options(queries=queries),
-        )  # fmt: skip
+        given = _or(x, h, tops, other, said, other_h, other_tops)
+        given += _or(x, self.phi.directions, self.phi.norms, self.rates)
+        launch(
+            self.kernels.pull,
+            lambda block: (-(-length // block), batch),
+            (x, y, *given, states, dx, self.phi.half, length, span, states.shape[1]),
+            GROUPS=shape.groups,
+            CAUSAL=self.causal,
+            **self._options(queries=queries),
+        )
         return dx
 
 

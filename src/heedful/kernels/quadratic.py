@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .fitting import launch
 from .twice import gradients_again
 
 WIDEST = 128  # features of q and of v a head: their products must fit the registers
@@ -91,10 +92,13 @@ def moments(shape: Shape, x: Tensor, y: Tensor, h: Tensor | None, c: Tensor | No
     states = States(*(x.new_empty((batch, splits, *size), dtype=torch.float32) for size in sizes))
     given = h is not None
     grid = (shape.wide_d // shape.columns + 1, splits, batch)
-    kernels.moments[grid](
-        x, y, h if given else x, c if given else x, *states, length, span, splits,
-        GIVEN=given, **_options(shape, x),
-    )  # fmt: skip
+    launch(
+        kernels.moments,
+        lambda block: grid,
+        (x, y, h if given else x, c if given else x, *states, length, span, splits),
+        GIVEN=given,
+        **_options(shape, x),
+    )
     return states
 
 
@@ -114,11 +118,16 @@ def apply(shape, x, c, states, span, causal, other=None, said=None, other_c=None
     # With its norm the result is wanted again, for ⟨g, o⟩, which nearly cancels: it is not rounded.
     out = x.new_empty(batch, length, shape.e, dtype=torch.float32 if norm else x.dtype)
     den = x.new_empty((batch, length) if norm else (0,), dtype=torch.float32)
-    kernels.apply[(-(-length // shape.block), batch)](
-        x, x if c is None else c, *states, out, den, *(x if t is None else t for t in (other, said, other_c)),
-        length, span, states.second.shape[1],
-        GIVEN=c is not None, NORM=norm, CAUSAL=causal, **_options(shape, x),
-    )  # fmt: skip
+    more = (x if t is None else t for t in (other, said, other_c))
+    launch(
+        kernels.apply,
+        lambda block: (-(-length // block), batch),
+        (x, x if c is None else c, *states, out, den, *more, length, span, states.second.shape[1]),
+        GIVEN=c is not None,
+        NORM=norm,
+        CAUSAL=causal,
+        **_options(shape, x),
+    )
     return out, den
 
 
@@ -127,19 +136,24 @@ def pull(shape, x, y, h, c, states, span, causal, other=None, said=None, other_h
 
     batch, length, _ = x.shape
     dx = torch.empty_like(x)
+    given = (x if t is None else t for t in (h, c))
     more = (x if t is None else t for t in (other, said, other_h, other_c))
-    kernels.pull[(-(-length // shape.block), batch)](
-        x, y, x if h is None else h, x if c is None else c, states.second, states.mass, dx, *more,
-        length, span, states.second.shape[1], GIVEN=h is not None, CAUSAL=causal, **_options(shape, x),
-    )  # fmt: skip
+    launch(
+        kernels.pull,
+        lambda block: (-(-length // block), batch),
+        (x, y, *given, states.second, states.mass, dx, *more, length, span, states.second.shape[1]),
+        GIVEN=h is not None,
+        CAUSAL=causal,
+        **_options(shape, x),
+    )
     return dx
 
 
 def _options(shape: Shape, x: Tensor) -> dict:
     return {
         "D": shape.d, "E": shape.e, "DP": shape.wide_d, "EP": shape.wide_e, "A": shape.columns,
-        "BLOCK": shape.block, "PRECISION": "tf32x3" if x.dtype == torch.float32 else "tf32",
-        "num_warps": shape.warps, "num_stages": shape.stages,
+        "PRECISION": "tf32x3" if x.dtype == torch.float32 else "tf32",
+        "block": shape.block, "stages": shape.stages, "num_warps": shape.warps,
     }  # fmt: skip
 
 
