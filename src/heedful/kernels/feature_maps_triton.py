@@ -188,12 +188,8 @@ def apply(
     """Queries divide by their weight, and leave it in `den` with the largest exponent in `tops`."""
     block, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
     d, e, g = tl.arange(0, DP), tl.arange(0, EP), tl.arange(0, GROUP)
-    x, out, den, tops = (
-        x + batch * length * D,
-        out + batch * length * E,
-        den + batch * length,
-        tops + batch * length,
-    )
+    x, out = x + batch * length * D, out + batch * length * E
+    den, tops = den + batch * length, tops + batch * length
     n = block * BLOCK + tl.arange(0, BLOCK)
     here = n < length
     split = 0
@@ -212,9 +208,8 @@ def apply(
         shift = shifts(xt, tops, n, here, half, KIND, QUERIES)
     for group in range(0, GROUPS):
         f = group * GROUP + g
-        if (
-            KIND == "exponential" and QUERIES
-        ):  # the largest exponent so far, which all before were not aware of
+        if KIND == "exponential" and QUERIES:
+            # The largest exponent is not known before the last: what was summed is scaled as it grows.
             found = exponents(xt, f, w, norms, D, DP, F, QUERIES)
             top = tl.maximum(shift, tl.max(found, 1))
             less = tl.exp(shift - top)
@@ -231,11 +226,8 @@ def apply(
         if DECAY:
             fade = faded(n, split, span, rate, QUERIES)
             total, weight = total * fade[:, None], weight * fade
-        other, said, other_tops = (
-            other + batch * length * D,
-            said + batch * length * E,
-            other_tops + batch * length,
-        )
+        other, said = other + batch * length * D, said + batch * length * E
+        other_tops += batch * length
         low, high = split * span, tl.minimum(split * span + span, length)
         if QUERIES:
             high = tl.minimum(high, block * BLOCK + BLOCK)
