@@ -86,6 +86,7 @@ def test_help_names_every_verb_and_option(capsys):
         (["calibrate", "--device", "tpu"], ["unknown --device 'tpu'"]),
         (["calibrate", "--seconds", "0"], ["--seconds is 0"]),
         (["bench", "gta"], ["unknown benchmark 'gta'", "did you mean 'gat'?"]),
+        (["bench", "features"], ["'features'", "--device cuda"]),
     ],
     ids=lambda entry: " ".join(entry) if entry and not any(" " in word for word in entry) else "",
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from .common import choose, plain
+from .common import UsageError, choose, plain
 
 
 @dataclass
@@ -38,8 +38,11 @@ class Bench:
             if not silent:
                 show_rows(rows, console)
             return 0
+        known, other = bench.table(self.device), "cpu" if self.device == "cuda" else "cuda"
         for name in self.names:
-            choose("benchmark", name, bench.table(self.device))
+            if name not in known and name in bench.table(other):
+                raise UsageError(f"{name!r} is measured on {other} alone; add --device {other}.")
+            choose("benchmark", name, known)
         results = []
         for result in bench.run(list(self.names), quick=self.quick, device=self.device):
             results.append(result.to_dict())

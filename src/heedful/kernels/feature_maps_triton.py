@@ -25,25 +25,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def stored(x, n, here, d, D: tl.constexpr):
-    return tl.load(x + n[:, None] * D + d[None, :], mask=here[:, None] & (d < D)[None, :], other=0)
+from .quadratic_triton import numbers
+from .quadratic_triton import rows as stored
 
 
 @triton.jit
 def rows(x, n, here, d, D: tl.constexpr):
     return stored(x, n, here, d, D).to(tl.float32)
-
-
-@triton.jit
-def numbers(h, n, here, GIVEN: tl.constexpr):
-    """One number a position; 1 where none are given."""
-    if GIVEN:
-        found = tl.load(h + n, mask=here, other=0)
-    else:
-        found = here.to(tl.float32)
-    return found
 
 
 @triton.jit
