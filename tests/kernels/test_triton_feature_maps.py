@@ -271,6 +271,24 @@ def test_second_derivatives_of_attend(seed, device, small, ran):
     assert ran[0].calls == 3
 
 
+def test_who_transforms_a_call_gets_torch(seed, device, ran):
+    """vmap, forward mode and second-order transforms cannot see through the kernels."""
+    q, k, v = torch.randn(3, 3, 2, 20, 4, device=device).unbind()
+
+    def run(q, k, v, way="scan"):
+        return attend(q, k, v, similarity=EluKernel(), neighbors=Causal(), strategy=way)
+
+    def expected(*tensors):
+        return run(*tensors, way="reference")
+
+    assert torch.allclose(torch.func.vmap(run)(q, k, v), expected(q, k, v), atol=1e-5)
+    for x, y in zip(*(torch.func.jvp(f, (q, k, v), (k, v, q)) for f in (run, expected)), strict=True):
+        assert torch.allclose(x, y, atol=1e-4)
+    found, wanted = (torch.func.grad(lambda q, f=f: f(q, k, v).square().sum())(q) for f in (run, expected))
+    assert torch.allclose(found, wanted, atol=1e-4)
+    assert ran[0].calls == 0
+
+
 @pytest.mark.parametrize("similarity", [*SIMILARITIES, Polynomial(2)], ids=str)
 @pytest.mark.parametrize("position", [None, Alibi()], ids=str)
 def test_decoding(seed, similarity, position, device, ran):
