@@ -18,11 +18,14 @@ from heedful import (
     Alibi,
     Causal,
     EluKernel,
+    Global,
     Graph,
+    Mask,
     Polynomial,
     RandomFeatures,
     Relative,
     Rotary,
+    Segments,
     Softmax,
     T5Buckets,
     Uniform,
@@ -392,6 +395,64 @@ def test_one_compiled_function_takes_many_lengths(options, seed):
         q, k = torch.randn(2, 1, 2, length, dim, dtype=torch.float64)
         v = torch.randn(1, 2, length, 3, dtype=torch.float64)
         close(run(q, k, v), heedful.attend(q, k, v, **{**options, "strategy": "reference"}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"neighbors": Causal(), "position": Alibi()},
+        {"neighbors": Window(3) | Global([0]), "position": Rotary()},
+        {"neighbors": Segments([10, 20])},
+        {"neighbors": Mask(torch.ones(30, 30).tril().bool())},
+        {"position": Relative(torch.arange(59) / 59)},
+        {"position": T5Buckets(torch.arange(64.0).view(2, 32) / 64)},
+        {"similarity": Softmax(scale=0.3)},
+        {"similarity": Polynomial(2, constant=0.5)},
+        {"similarity": Polynomial(4), "neighbors": Causal()},
+        {"similarity": RandomFeatures(20)},
+        {"similarity": EluKernel(), "neighbors": Causal()},
+        {"similarity": Additive(slope=0.1, weight=torch.ones(2, 4))},
+        {"similarity": Uniform(), "neighbors": Window(2)},
+    ],
+    ids=str,
+)
+def test_compiles_where_every_number_is_a_variable(options, seed):
+    """torch.compile(dynamic=True) takes settings for variables, too, of which no plan could be made."""
+    run = lambda q, k, v: heedful.attend(q, k, v, **options)  # noqa: E731
+    torch._dynamo.reset()
+    compiled = torch.compile(run, dynamic=True, fullgraph=True, backend="eager")
+    tensors = torch.randn(3, 1, 2, 30, 4, dtype=torch.float64).unbind()
+    close(compiled(*tensors), run(*tensors))
+
+
+@pytest.mark.parametrize("weight", [False, True])
+def test_graphs_compile_where_every_number_is_a_variable(weight, seed):
+    """And by the kernel planned: before torch 2.13 compiling looks like exporting, which cannot plan."""
+    seen = []
+
+    def backend(module, inputs):
+        seen.extend(str(node.target) for node in module.graph.nodes)
+        return module
+
+    nodes, edges = 300, torch.randint(300, (2, 4000))
+    graph = Graph.from_edges(*edges, nodes=nodes, weight=torch.rand(4000) if weight else None)
+    s, t, x = (torch.randn(2, nodes, width) for width in (1, 1, 8))
+    run = lambda s, t, x: heedful.attend(s, t, x, similarity=Additive(), neighbors=graph)  # noqa: E731
+    torch._dynamo.reset()
+    compiled = torch.compile(run, dynamic=True, fullgraph=True, backend=backend)
+    close(compiled(s, t, x), run(s, t, x), 1e-5)
+    assert any("sparse_forward" in name for name in seen)
+
+
+def test_another_number_is_compiled_anew(seed):
+    """Numbers are held to what they were, not taken for what they were."""
+    torch._dynamo.reset()
+    run = lambda x, scale: heedful.attend(x, x, x, similarity=Softmax(scale=scale))  # noqa: E731
+    compiled = torch.compile(run, dynamic=True, fullgraph=True, backend="eager")
+    x = torch.randn(2, 9, 4)
+    for scale in (0.3, 0.7, 2.0):
+        close(compiled(x, scale), run(x, scale), 1e-5)
 
 
 # Numbers

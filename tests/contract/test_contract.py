@@ -169,6 +169,14 @@ def test_compiles_whole(example, seed):
     torch.testing.assert_close(run(compiled, inputs), run(module, inputs), rtol=1e-4, atol=1e-5)
 
 
+@those(lambda example: example.compiles and isinstance(example.make(), heedful.models.Model))
+def test_compiles_where_every_number_is_a_variable(example, seed):
+    module, inputs = example.make(seed=seed).eval(), example.call(seed=seed)
+    torch._dynamo.reset()
+    compiled = torch.compile(module, fullgraph=True, dynamic=True, backend="eager")
+    torch.testing.assert_close(run(compiled, inputs), run(module, inputs), rtol=1e-4, atol=1e-5)
+
+
 @those(lambda example: isinstance(example.make(), heedful.models.Model))
 def test_saves_and_loads(example, seed, tmp_path):
     module = example.make(seed=seed).eval()

@@ -95,10 +95,12 @@ def assert_compiles(layer, compiled, nodes):
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GCNConv"])
-def test_compile(name):
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_compile(name, dynamic):
     """edge_index is looked up between two graphs; what is kept, and when, is as without the compiler."""
+    torch.compiler.reset()
     layer = getattr(pyg, name)(6, 3)
-    assert_compiles(layer, torch.compile(layer, backend="aot_eager"), 20)
+    assert_compiles(layer, torch.compile(layer, backend="aot_eager", dynamic=dynamic), 20)
 
 
 def test_compile_for_other_sizes():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -145,7 +143,7 @@ def layout(query: Tensor, key: Tensor, value: Tensor) -> tuple[tuple[int, ...], 
 
 
 def check_dropout(dropout: float) -> None:
-    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1 or math.isnan(dropout):
+    if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:  # nor is NaN
         raise ValueError(f"attend(): dropout={dropout!r}; it must lie in [0, 1).")
 
 

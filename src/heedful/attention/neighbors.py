@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import accumulate
 from math import inf
 from operator import index
 
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..graphs import Graph
 from .problem import NeighborFacts, bucket
-from .transforms import lasting, traced
+from .transforms import exporting, fixed, lasting, sizes, traced
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ class Window(_Interval):
         self.signature = ("Window", width)
 
     def __repr__(self):
-        return f"Window({self.high})"
+        return f"Window({fixed(self.high)})"
 
 
 def _whole_numbers(what: str, given) -> list[int]:
@@ -300,11 +300,8 @@ class Segments(Neighbors):
         if not lengths or min(lengths) < 0:
             raise ValueError(f"Segments(lengths={lengths}): takes one or more lengths, none negative.")
         self.lengths = tuple(lengths)
+        self._ends = list(accumulate(self.lengths))
         self.signature = ("Segments", self.lengths)
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        return torch.cumsum(torch.tensor(self.lengths), 0).tolist()
 
     def check(self, queries, keys, heads):
         if self._ends[-1] != keys:
@@ -359,7 +356,7 @@ class Segments(Neighbors):
 
     def __repr__(self):
         if len(self.lengths) <= 4:
-            return f"Segments({list(self.lengths)})"
+            return f"Segments({[fixed(length) for length in self.lengths]})"
         return f"Segments({len(self.lengths)} runs)"
 
 
@@ -473,7 +470,7 @@ class Mask(Neighbors):
         return i + (keys - queries), j
 
     def __repr__(self):
-        return f"Mask({' × '.join(map(str, self.allowed.shape))})"
+        return f"Mask({sizes(self.allowed)})"
 
 
 _OF_STRUCTURE: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
@@ -554,7 +551,7 @@ class Edges(Neighbors):
 
     def facts(self, queries, keys):
         return NeighborFacts(
-            repr(self),
+            "a graph" if torch.compiler.is_compiling() else repr(self),  # of whatever size
             self._count(),
             interval=None,
             complete=False,
@@ -570,7 +567,7 @@ class Edges(Neighbors):
         edges = self.edges.edges
         if not torch.compiler.is_compiling():
             return float(edges)
-        if torch.compiler.is_exporting() and isinstance(edges, torch.SymInt):
+        if exporting() and isinstance(edges, torch.SymInt):
             return inf
         return float(bucket(edges))
 

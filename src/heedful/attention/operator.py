@@ -18,7 +18,7 @@ from .position import Position
 from .problem import NeighborFacts, Problem, bucket
 from .similarity import Similarity, Softmax
 from .strategies import STRATEGIES, Call, Strategy
-from .transforms import constant_to_compiler, functorch_active, parts_of
+from .transforms import constant_to_compiler, exporting, fixed, functorch_active, parts_of
 
 _SOFTMAX, _EVERYONE = Softmax(), Everyone()
 
@@ -200,7 +200,7 @@ def _problem(
         position.check(neighbors.span(queries, keys), heads, query.shape[-1])
     learned = position is not None and position.facts() is not None and position.facts().learned
     wants = [query.requires_grad, key.requires_grad, value.requires_grad, learned]
-    wants += [getattr(part, "requires_grad", False) for part in parts_of(similarity)]
+    wants += [isinstance(part, Tensor) and part.requires_grad for part in parts_of(similarity)]
     if facts.attributes:
         wants += [True]
     return Problem(
@@ -249,10 +249,10 @@ def _nobody(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def _attend_compiled(query, key, value, similarity, neighbors, position, dropout, strategy, exact) -> Tensor:
-    neighbors = as_neighbors(neighbors)
+    neighbors, dropout = as_neighbors(neighbors), fixed(dropout)
     if isinstance(strategy, Strategy):
         way = strategy
-    elif strategy == "auto" and torch.compiler.is_exporting() and _symbolic(query, key):
+    elif strategy == "auto" and exporting() and _symbolic(query, key):
         # A program for any length cannot plan: that would fix it to the lengths one plan is good for.
         dense = not isinstance(neighbors, Edges)
         way = STRATEGIES["fused" if similarity.kind == "dot" and dense else "reference"]
@@ -262,7 +262,7 @@ def _attend_compiled(query, key, value, similarity, neighbors, position, dropout
         )
         if problem is None:
             return _nobody(query, key, value)
-        way = STRATEGIES[_chosen_name(strategy, *problem.flat())]
+        way = STRATEGIES[_chosen_name(strategy, *[fixed(fact) for fact in problem.flat()])]
     return _run(way, query, key, value, similarity, neighbors, position, dropout)
 
 

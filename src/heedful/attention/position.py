@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .problem import PositionFacts
-from .transforms import backwards, forward_mode_active, lasting, parts_of, traced
+from .transforms import backwards, fixed, forward_mode_active, lasting, parts_of, sizes, traced
 
 
 class Position:
@@ -116,7 +116,7 @@ class Relative(Position):
         return inside if self.clamp else inside.masked_fill(offsets.abs() > self.limit, -math.inf)
 
     def __repr__(self):
-        return f"Relative({' × '.join(map(str, self.entries.shape))}{', clamp' if self.clamp else ''})"
+        return f"Relative({sizes(self.entries)}{', clamp' if self.clamp else ''})"
 
 
 class Alibi(Position):
@@ -139,7 +139,7 @@ class Alibi(Position):
                 raise TypeError(
                     f"Alibi(slopes): got {type(slopes).__name__}; takes a number, or a tensor of one a head."
                 )
-            if not math.isfinite(slopes):
+            if not math.isfinite(fixed(slopes)):
                 raise ValueError(f"Alibi(slopes={slopes}): must be finite.")
         self.slopes = slopes
         self.signature = (
@@ -223,7 +223,7 @@ class T5Buckets(Position):
         return table.index_select(-1, self.bucket(_offsets(queries, keys, like.device)))
 
     def __repr__(self):
-        return f"T5Buckets({' × '.join(map(str, self.entries.shape))})"
+        return f"T5Buckets({sizes(self.entries)})"
 
 
 class Rotary(Position):

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .problem import SimilarityFacts
-from .transforms import constant_to_compiler, lasting
+from .transforms import constant_to_compiler, fixed, lasting
 
 
 def per_head(parameter, ndim: int = 3):
@@ -38,6 +38,7 @@ def _signature(parameter) -> object:
 
 def _short(number: float) -> str:
     """As few digits as give the number back."""
+    number = fixed(number)
     return format(number, "g") if float(format(number, "g")) == number else repr(number)
 
 
@@ -142,7 +143,7 @@ class Softmax(_Dot):
     kind = "dot"
 
     def __init__(self, scale: float | Tensor | None = None):
-        if isinstance(scale, (int, float)) and not math.isfinite(scale):
+        if isinstance(scale, (int, float)) and not math.isfinite(fixed(scale)):
             raise ValueError(
                 f"Softmax(scale={scale}): scale must be finite; for the limit scale → ∞ use Argmax()."
             )
@@ -230,15 +231,15 @@ class Polynomial(Similarity):
     def __init__(self, degree: int = 2, constant: float = 1.0):
         if isinstance(degree, bool) or not isinstance(degree, int) or degree < 1:
             raise ValueError(f"Polynomial(degree={degree!r}): degree must be a whole number, 1 or more.")
-        if not math.isfinite(constant):
+        if not math.isfinite(fixed(constant)):
             raise ValueError(f"Polynomial(constant={constant}): constant must be finite.")
         self.degree, self.constant = degree, float(constant)
         self.positive, self.map = degree % 2 == 0, "square" if degree == 2 else ""
         super().__init__(degree, self.constant)
 
     def feature_count(self, dim):
-        width = dim + (self.constant != 0)
-        return width**2 if self.degree == 2 else math.comb(width + self.degree - 1, self.degree)
+        width, degree = fixed(dim) + (1 if self.constant != 0 else 0), fixed(self.degree)
+        return width**2 if degree == 2 else math.comb(width + degree - 1, degree)
 
     def prepare(self, query, key):
         return self.prepare_query(query), self.append_root(key, sign=True) / self.key_size(key)
@@ -277,7 +278,7 @@ class Polynomial(Similarity):
 
     def __repr__(self):
         constant = "" if self.constant == 1.0 else f", constant={_short(self.constant)}"
-        return f"Polynomial(degree={self.degree}{constant})"
+        return f"Polynomial(degree={fixed(self.degree)}{constant})"
 
 
 def _size(x: Tensor) -> Tensor:
@@ -475,16 +476,19 @@ class RandomFeatures(FeatureMap):
         return torch.exp(exponent - exponent.detach().amax(-1, keepdim=True))
 
     def _directions(self, like: Tensor) -> Tensor:
-        drawn = (self.size, like.shape[-1], self.seed, self.orthogonal)
-        return _directions(*drawn, str(like.device), like.dtype)
+        return _directions(*self._drawn(like.shape[-1]), str(like.device), like.dtype)
 
     def table(self, dim: int, device: torch.device) -> tuple[Tensor, Tensor, float]:
         """(w, |w|²/2, what |k|² is multiplied by), with `prepare` folded in: of q and k as they come."""
-        drawn, root = (self.size, dim, self.seed, self.orthogonal), self._root(dim)
-        return *_scaled_directions(*drawn, str(device), root), root * root / 2
+        root = fixed(self._root(dim))
+        return *_scaled(*self._drawn(dim), str(device), root), root * root / 2
+
+    def _drawn(self, dim: int) -> tuple[int, int, int, bool]:
+        """What the directions depend on."""
+        return fixed(self.size), fixed(dim), fixed(self.seed), self.orthogonal
 
     def __repr__(self):
-        return f"RandomFeatures({self.size})"
+        return f"RandomFeatures({fixed(self.size)})"
 
 
 @constant_to_compiler
@@ -496,6 +500,11 @@ def _directions(count: int, dim: int, seed: int, orthogonal: bool, device: str, 
 def _directions_there(count, dim, seed, orthogonal, device: str, dtype: torch.dtype) -> Tensor:
     with lasting(), torch._C._DisableFuncTorch():
         return _random_directions(count, dim, seed, orthogonal).to(device, dtype)
+
+
+@constant_to_compiler
+def _scaled(count: int, dim: int, seed: int, orthogonal: bool, device: str, root: float):
+    return _scaled_directions(count, dim, seed, orthogonal, device, root)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import index
 from typing import TypeVar
 
 import torch
@@ -64,6 +65,30 @@ def constant_to_compiler(function: _Function) -> _Function:
     """
     vars(function)["_dynamo_marked_constant"] = True
     return function
+
+
+@constant_to_compiler
+def exporting() -> bool:
+    """Whether a program is being made that is to run elsewhere. Before torch 2.13 torch.compile takes
+    `is_exporting` for true, so it is not shown the question.
+    """
+    return torch.compiler.is_exporting()
+
+
+def fixed(fact):
+    """A number or truth as it is. With torch.compile(dynamic=True) every number is a variable, and what
+    follows from it too, which no plan can be made for: asked in one of these ways, it is held to its value.
+    """
+    if isinstance(fact, bool):
+        return True if fact else False  # noqa: SIM210 - a branch is taken or not
+    if isinstance(fact, int):
+        return index(fact)
+    return float.fromhex(fact.hex()) if isinstance(fact, float) else fact
+
+
+def sizes(x: Tensor) -> str:
+    """The shape, to be read."""
+    return " × ".join(str(fixed(n)) for n in x.shape)
 
 
 def backwards(x: Tensor, dim: int) -> Tensor:

@@ -18,14 +18,14 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ...kernels.twice import gradients_again
-from ..transforms import forward_mode_active, functorch_active
+from ..transforms import fixed, forward_mode_active, functorch_active
 
 
 def sdpa(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> Tensor:
     """softmax(scale·q·k + mask) v for (batch, heads, length, dim); key and value may have fewer heads."""
-    grouped = key.shape[-3] != query.shape[-3]
+    grouped = fixed(key.shape[-3] != query.shape[-3])
     learned = mask is not None and mask.requires_grad
     wanted = query.requires_grad or key.requires_grad or value.requires_grad or learned
     wanted = wanted and torch.is_grad_enabled()
@@ -91,7 +91,7 @@ def _mended(gradients, outer):
     if node is None or outer[0] is None:  # also where a compiled backward pass has no records any more
         return None
     query, key, value, mask = _saved(node)
-    grouped = key.shape[-3] != query.shape[-3]
+    grouped = fixed(key.shape[-3] != query.shape[-3])
     options = {"is_causal": node._saved_is_causal, "scale": node._saved_scale, "enable_gqa": grouped}
     wanted = [gradient is not None for gradient in gradients[:3]]
     found = _composite_gradients((query, key, value), mask, options, wanted, outer[0])

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...attention.transforms import exporting
 from ...graphs import Graph, check
 from ...graphs.structure import Structure
 from .cache import Cache
@@ -32,7 +33,7 @@ def find_edges(
         edge_index = _as_tensor(edge_index, where)
     if edge_index.device != device:
         raise ValueError(f"{where}: edge_index is on {edge_index.device}, x on {device}; move one of them.")
-    if torch.compiler.is_exporting():
+    if exporting():
         index = edge_index.to_edge_index() if isinstance(edge_index, Graph) else edge_index
         return TracedEdges(index, targets, loops)
     compiling = torch.compiler.is_compiling()
