@@ -37,12 +37,10 @@ class Map(NamedTuple):
 
 
 def suits(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
-    """Whether the kernels take these: on the GPU, eager, of a usual width and type."""
-    if (
-        torch.compiler.is_compiling()
-        or not sparse_operators.on_gpu(q.device)
-        or not all(map(unobserved, (q, k, v)))
-    ):
+    """Whether the kernels take these: on the GPU, eager or compiled, of a usual width and type."""
+    if not sparse_operators.on_gpu(q.device):
+        return False
+    if not torch.compiler.is_compiling() and not all(map(unobserved, (q, k, v))):
         return False
     if torch.autograd.forward_ad._current_level >= 0 or not q.numel() or not k.numel() or not v.numel():
         return False
@@ -125,7 +123,7 @@ def span_of(length: int, batch: int, shape: Shape, causal: bool) -> int:
     return -(-length // splits // shape.block) * shape.block
 
 
-class _Passes:
+class Passes:
     """The kernels with what all of them are told."""
 
     def __init__(self, phi: Map, rates: Tensor | None, causal: bool, q: Tensor, v: Tensor):
@@ -214,18 +212,11 @@ def _or(x: Tensor, *given: Tensor | None) -> list[Tensor]:
 class _FeatureAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, phi, rates, causal, again, training):
-        from .sparse_triton import on
-
-        passes = _Passes(phi, rates, causal, q, v)
-        # In training the result is wanted again, for ⟨g, o⟩, which nearly cancels: it is not rounded.
-        dtype = torch.float32 if training else q.dtype
-        with on(q.device):
-            heard, span = passes.states(k, v, None, None)
-            out, den, tops = passes.apply(q, heard, span, dtype, queries=True, other=k, said=v)
+        passes = Passes(phi, rates, causal, q, v)
+        out, *kept = listen(passes, q, k, v, training)
         if training:
-            ctx.passes, ctx.again, ctx.span = passes, again, span
-            # Over the past, states are as large as the keys: made again.
-            ctx.save_for_backward(q, k, v, out, den, tops, None if causal else heard)
+            ctx.passes, ctx.again = passes, again
+            ctx.save_for_backward(q, k, v, out, *kept)
             ctx.set_materialize_grads(False)
         return out.to(q.dtype)
 
@@ -238,12 +229,24 @@ class _FeatureAttention(torch.autograd.Function):
         if torch.is_grad_enabled():  # this will be differentiated again
             found = gradients_again(ctx.again, (q, k, v), needs, (gradient,))
         else:
-            states = None if heard is None else (heard, ctx.span)
-            found = _gradients(ctx.passes, needs, q, k, v, out, den, tops, states, gradient.contiguous())
+            found = gradients(ctx.passes, needs, q, k, v, out, den, tops, heard, gradient.contiguous())
         return *found, None, None, None, None, None
 
 
-def _gradients(passes, needs, q, k, v, out, den, tops, heard, gradient):
+def listen(passes: Passes, q, k, v, training: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """(out, den, tops, what everyone has heard)."""
+    from .sparse_triton import on
+
+    # In training the result is wanted again, for ⟨g, o⟩, which nearly cancels: it is not rounded.
+    dtype = torch.float32 if training else q.dtype
+    with on(q.device):
+        heard, span = passes.states(k, v, None, None)
+        out, den, tops = passes.apply(q, heard, span, dtype, queries=True, other=k, said=v)
+    # Over the past, states are as large as the keys: made again.
+    return out, den, tops, None if passes.causal else heard
+
+
+def gradients(passes: Passes, needs, q, k, v, out, den, tops, heard, gradient):
     """Of q, k and v. With ĝ_i = g_i / z_i and ĥ_i = −⟨ĝ_i, o_i⟩, L changes by s_ij (v_j·ĝ_i + ĥ_i)."""
     from .sparse_triton import on
 
@@ -257,7 +260,7 @@ def _gradients(passes, needs, q, k, v, out, den, tops, heard, gradient):
             gradient, out, den, g, h, den.numel(), E=shape.e, EP=shape.wide_e, BLOCK=64
         )
         if needs[0]:
-            states, span = passes.states(k, v, None, None) if heard is None else heard
+            states, span = passes.states(k, v, None, None) if heard is None else (heard, k.shape[1])
             dq = passes.pull(q, g, states, span, h=h, tops=tops, other=k, said=v)
             del states
         if needs[1] or needs[2]:

@@ -169,14 +169,7 @@ def _span(length: int, batch: int, shape: Shape, causal: bool) -> int:
 class _Quadratic(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, c, causal):
-        from .sparse_triton import on
-
-        shape = shape_of(q.shape[2], v.shape[2], q.element_size())
-        span = _span(k.shape[1], len(k), shape, causal)
-        with on(q.device):
-            heard = joined(moments(shape, k, v, None, None, span), int(causal))
-            more = {"other": k, "said": v, "other_c": c} if causal else {}
-            out, den = apply(shape, q, c, heard, span, int(causal), norm=True, **more)
+        out, den = listen(q, k, v, c, causal)
         ctx.causal = causal
         ctx.save_for_backward(q, k, v, c, out, den)
         ctx.set_materialize_grads(False)
@@ -195,10 +188,22 @@ class _Quadratic(torch.autograd.Function):
 
             found = gradients_again(run, (q, k, v), ctx.needs_input_grad[:3], (gradient,))
             return *found, None, None
-        return *_gradients(ctx.needs_input_grad, q, k, v, c, out, den, gradient, causal), None, None
+        return *gradients(ctx.needs_input_grad, q, k, v, c, out, den, gradient, causal), None, None
 
 
-def _gradients(needs, q, k, v, c, out, den, gradient, causal):
+def listen(q, k, v, c, causal: bool) -> tuple[Tensor, Tensor]:
+    """The result and what it was divided by, in float32."""
+    from .sparse_triton import on
+
+    shape = shape_of(q.shape[2], v.shape[2], q.element_size())
+    span = _span(k.shape[1], len(k), shape, causal)
+    with on(q.device):
+        heard = joined(moments(shape, k, v, None, None, span), int(causal))
+        more = {"other": k, "said": v, "other_c": c} if causal else {}
+        return apply(shape, q, c, heard, span, int(causal), norm=True, **more)
+
+
+def gradients(needs, q, k, v, c, out, den, gradient, causal):
     """Of q, k and v. With ĝ_i = g_i / z_i and ĥ_i = −⟨g_i, o_i⟩ / z_i, L changes by s_ij (v_j·ĝ_i + ĥ_i)."""
     from .sparse_triton import on
 

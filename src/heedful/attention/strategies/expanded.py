@@ -11,18 +11,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...kernels import feature_maps, quadratic
+from ...kernels import feature_maps, feature_operators, quadratic
 from ...kernels.feature_maps import Map, feature_attention, feature_step
 from ...kernels.quadratic import quadratic_attention
 from ..cost import TRANSCENDENTAL, Cost
 from ..similarity import EluKernel, FeatureMap, Polynomial, RandomFeatures, Similarity
+from ..transforms import exporting
 from .base import Call
 
 
 def expands(problem, *, causal: bool) -> str:
     """Which kernels a problem will run here, "quadratic" or "features", or none; for the planner."""
     similarity = problem.similarity
-    if problem.device != "cuda" or problem.transform or problem.dtype == "float64":
+    if problem.device != "cuda" or problem.transform == "functorch" or problem.dtype == "float64":
         return ""
     if causal and problem.queries != problem.keys:
         return ""
@@ -77,8 +78,8 @@ def features_cost(problem, *, causal: bool) -> Cost:
 def expanded(call: Call, again: Callable[[Call], Tensor], *, causal: bool) -> Tensor | None:
     """The result, or None where the kernels do not take the call; `again` computes it in torch."""
     query, key, value = call.query, call.key, call.value
-    if not feature_maps.suits(query, key, value, causal):
-        return None
+    if exporting() or not feature_maps.suits(query, key, value, causal):
+        return None  # an exported program must run where our operators are not known
     similarity, lead = call.similarity, query.shape[:-2]
     if key.shape[-3] != query.shape[-3]:
         repeats = query.shape[-3] // key.shape[-3]
@@ -101,7 +102,11 @@ def expanded(call: Call, again: Callable[[Call], Tensor], *, causal: bool) -> Te
         return again(Call(q, k, v, compared, call.neighbors, call.position)).flatten(0, -3).to(query.dtype)
 
     q, k, v = (x.flatten(0, -3) for x in (query, key, value.to(query.dtype)))
-    out = feature_attention(q, k, v, phi, causal=causal, again=in_torch, rates=rates)
+    if torch.compiler.is_compiling():
+        training = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+        out = feature_operators.feature_attention(q, k, v, *phi, rates, causal, training)[0]
+    else:
+        out = feature_attention(q, k, v, phi, causal=causal, again=in_torch, rates=rates)
     return out.unflatten(0, lead).to(call.query.dtype)
 
 
@@ -113,7 +118,7 @@ def expanded_step(
     Query and key may be prepared already; the state is to be multiplied by `factor` before it is added to.
     """
     query, key, value, similarity = call.query, call.key, call.value, call.similarity
-    if call.queries != 1 or not feature_maps.suits(query, key, value, causal=True):
+    if call.queries != 1 or exporting() or not feature_maps.suits(query, key, value, causal=True):
         return None
     lead, rates = query.shape[:-2], _rates(call)
     if similarity.map == "square" and prepared is not None:
@@ -130,7 +135,10 @@ def expanded_step(
         keep = fades if keep is None else fades * keep
     q, k, v = (x.flatten(0, -2) for x in (query, key, value))
     before = None if state is None else state.flatten(0, -3)
-    out, after = feature_step(q, k, v, phi, before, keep)
+    if torch.compiler.is_compiling():
+        out, after = feature_operators.feature_step(q, k, v, *phi, before, keep)
+    else:
+        out, after = feature_step(q, k, v, phi, before, keep)
     return out.unflatten(0, lead)[..., None, :], after.unflatten(0, lead)
 
 
@@ -167,6 +175,8 @@ def _quadratic(constant: float, query: Tensor, key: Tensor, value: Tensor, causa
     size_q, size_k = _size(query, constant), _size(key, constant).amax(-2, keepdim=True)
     query, key = query / size_q.to(query.dtype), key / size_k.to(key.dtype)
     q, k, v, c = (x.flatten(0, -3) for x in (query, key, value, constant / (size_q * size_k)))
+    if torch.compiler.is_compiling():
+        return feature_operators.quadratic_attention(q, k, v, c.squeeze(-1), causal)[0].to(q.dtype)
     return quadratic_attention(q, k, v, c.squeeze(-1), causal)
 
 
