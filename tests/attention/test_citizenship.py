@@ -428,7 +428,7 @@ def test_compiles_where_every_number_is_a_variable(options, seed):
 
 @pytest.mark.parametrize("weight", [False, True])
 def test_graphs_compile_where_every_number_is_a_variable(weight, seed):
-    """And by the kernel planned: before torch 2.13 compiling looks like exporting, which cannot plan."""
+    """And by the kernel planned: before torch 2.12 compiling looks like exporting, which cannot plan."""
     seen = []
 
     def backend(module, inputs):

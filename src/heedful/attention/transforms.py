@@ -69,7 +69,7 @@ def constant_to_compiler(function: _Function) -> _Function:
 
 @constant_to_compiler
 def exporting() -> bool:
-    """Whether a program is being made that is to run elsewhere. Before torch 2.13 torch.compile takes
+    """Whether a program is being made that is to run elsewhere. Before torch 2.12 torch.compile takes
     `is_exporting` for true, so it is not shown the question.
     """
     return torch.compiler.is_exporting()
