@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from heedful import Graph, data, doctor, models
+from heedful.doctor import twins
 from heedful.doctor.watching.samples import fingerprints
 
 
@@ -160,6 +163,20 @@ def test_depth_is_diagnosed_and_the_cause_named(seed):
     assert found.measured > 100 and "no skip" in found.cause and "skips" in found.proof
     found = asked["small"]["vanishing-gradients"]
     assert found.measured < 1e-3 and "initial weights" in found.cause
+
+
+def test_a_small_head_does_not_make_a_stream_vanish(seed):
+    """Behind the blocks of BERT two small layers shrink gradients, once each; between blocks they do not."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    config = transformers.BertConfig(vocab_size=30, max_position_embeddings=16, **sizes)
+    for _ in range(5):
+        model, tokens = transformers.BertForSequenceClassification(config), torch.randint(30, (16, 10))
+        assert (
+            twins.flow(model, SimpleNamespace(arguments=(tokens,), options={}, objective=None)).stream > 0.1
+        )
+    batch = SimpleNamespace(arguments=(torch.randn(64, 10),), options={}, objective=None)
+    assert twins.flow(deep(False, 30), batch).stream < 1e-3
 
 
 @pytest.mark.parametrize(

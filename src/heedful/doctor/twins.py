@@ -65,10 +65,13 @@ class Flow:
 
     @property
     def stream(self) -> float:
-        """What goes into the first quarter over the last: where there are skips, what the stream gets."""
+        """What goes into the first quarter, where there are skips the stream's: over the last, or where less
+        arrives there over the third, for a small head and what pools before it shrink it once each.
+        """
         quarter = max(1, len(self.norms) // 4)
         last = max(self.norms[-quarter:], default=0.0)
-        return max(self.entries[:quarter], default=0.0) / last if last else 0.0
+        least = min(last, max(self.norms[-2 * quarter : -quarter], default=last)) or last
+        return max(self.entries[:quarter], default=0.0) / least if least else 0.0
 
     @property
     def depth(self) -> int:
