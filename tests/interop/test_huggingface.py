@@ -403,9 +403,34 @@ def test_windows_of_one_and_overlays_are_dense():
 
 
 def test_chunks_after_a_cache():
-    found = huggingface._chunks(6, 4, 9)  # positions 4 … 12, cut at 6 and 12
-    assert found == Segments([2, 6, 1])
-    assert huggingface._chunks(6, 0, 6) == Everyone()
+    assert huggingface._chunks(6, [range(4, 13)]) == Segments([2, 6, 1])
+    assert huggingface._chunks(6, [range(6)]) == Everyone()
+    assert huggingface._chunks(6, [range(7), range(2, 12)]) == Segments([6, 1, 4, 6])
+
+
+def test_packed_sequences_with_positions_of_their_own():
+    """As transformers 5.23 hands them over: what is asked of a pair is asked of places in its sequence."""
+    masks = pytest.importorskip("transformers.masking_utils")
+    if not hasattr(masks, "remap_positions_for_packed_sequence"):
+        pytest.skip("this transformers does not number packed sequences anew")
+    places = torch.cat([torch.arange(7), torch.arange(10)]).expand(3, -1)
+    apart = masks.packed_sequence_mask_function(torch.tensor([0] * 7 + [1] * 10).expand(3, -1))
+    chunked = masks.chunked_overlay(6, torch.zeros(3, dtype=torch.int64))
+    for inner in (
+        masks.causal_mask_function,
+        masks.sliding_window_causal_mask_function(4),
+        masks.and_masks(chunked, masks.causal_mask_function),
+    ):
+        moved = masks.remap_positions_for_packed_sequence(inner, places)
+        found = huggingface._read(masks.and_masks(apart, moved), [range(17)])
+        i, j = torch.arange(17)[:, None], torch.arange(17)[None, :]
+        pairs = [[bool(masks.and_masks(apart, moved)(0, 0, a, b)) for b in j[0]] for a in i[:, 0]]
+        assert torch.equal(found.allows(i, j, 17, 17), torch.tensor(pairs))
+        assert huggingface._read(moved, [range(17)]) is None  # nothing keeps the sequences apart
+        other = places.clone()
+        other[1] = other[1].flip(0)
+        uneven = masks.remap_positions_for_packed_sequence(inner, other)
+        assert huggingface._read(masks.and_masks(apart, uneven), [range(17)]) is None
 
 
 class TestRefuses:

@@ -7,7 +7,7 @@ structure where others see a dense mask; the rest becomes a `Mask`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
 from itertools import pairwise
 from operator import and_
@@ -238,7 +238,7 @@ def _mask(
 
     if q_offset + q_length != kv_offset + kv_length:  # room for what is not yet said: ends do not align
         return dense()
-    neighbors = _read(mask_function, kv_offset, kv_length)
+    neighbors = _read(mask_function, [range(kv_offset, kv_offset + kv_length)])
     if neighbors is None:
         return dense()
     plain = neighbors in (Causal(), Everyone())
@@ -271,16 +271,15 @@ def _check_model(config: Any) -> None:
             )
 
 
-def _read(function: Callable, kv_offset: int, kv_length: int, causal: bool = False) -> Neighbors | None:
+def _read(
+    function: Callable, runs: Sequence[range], *, causal: bool = False, packed: bool = False
+) -> Neighbors | None:
     """The pattern a mask function of transformers stands for, or None if it is none of the known forms.
 
-    They are closures, known by the function that made them. `causal` says that another forbids the future.
+    They are closures, known by the function that made them. `runs` are the positions of the keys; `causal`
+    says that another function forbids the future, `packed` that another keeps sequences apart.
     """
-    if getattr(function, "__module__", None) != "transformers.masking_utils":
-        return None
-    maker = function.__qualname__.split(".")[0]
-    cells = (cell.cell_contents for cell in function.__closure__ or ())
-    held = dict(zip(function.__code__.co_freevars, cells, strict=True))
+    (maker, held), length = _opened(function), sum(map(len, runs))
     match maker:
         case "causal_mask_function":
             return Causal()
@@ -292,17 +291,20 @@ def _read(function: Callable, kv_offset: int, kv_length: int, causal: bool = Fal
         case "sliding_window_bidirectional_overlay":
             return Window(held["sliding_window"])
         case "chunked_overlay":
-            return (
-                None
-                if bool(held["left_padding"].any())
-                else _chunks(held["chunk_size"], kv_offset, kv_length)
-            )
+            return None if bool(held["left_padding"].any()) else _chunks(held["chunk_size"], runs)
         case "packed_sequence_mask_function":
-            return _packed(held["packed_sequence_mask"], kv_length)
+            return _packed(held["packed_sequence_mask"], length)
+        case "remap_positions_for_packed_sequence":  # from 5.23 on; sequences are told apart by the same ids
+            own = _restarted(held["position_ids"], length) if packed else None
+            return None if own is None else _read(held["mask_function"], own)
         case "and_masks":
             functions = held["mask_functions"]
-            causal = any(getattr(part, "__qualname__", "") == "causal_mask_function" for part in functions)
-            parts = [_read(part, kv_offset, kv_length, causal) for part in functions]
+            makers = [_opened(part)[0] for part in functions]
+            others = {
+                "causal": "causal_mask_function" in makers,
+                "packed": "packed_sequence_mask_function" in makers,
+            }
+            parts = [_read(part, runs, **others) for part in functions]
             if any(part is None for part in parts):
                 return None
             parts = sorted((part for part in parts if part != Everyone()), key=lambda part: part != Causal())
@@ -310,10 +312,31 @@ def _read(function: Callable, kv_offset: int, kv_length: int, causal: bool = Fal
     return None
 
 
-def _chunks(size: int, start: int, length: int) -> Neighbors:
-    """Runs of `size` positions, as they cut the `length` keys from position `start` on."""
-    ends = [*range(size - start % size, length, size), length]
-    return Segments([end - before for before, end in pairwise([0, *ends])]) if len(ends) > 1 else Everyone()
+def _opened(function: Callable) -> tuple[str, dict[str, Any]]:
+    """Which function of transformers made this one, and what it gave it; an empty name if none did."""
+    if getattr(function, "__module__", None) != "transformers.masking_utils":
+        return "", {}
+    cells = (cell.cell_contents for cell in function.__closure__ or ())
+    held = dict(zip(function.__code__.co_freevars, cells, strict=True))
+    return function.__qualname__.split(".")[0], held
+
+
+def _chunks(size: int, runs: Sequence[range]) -> Neighbors:
+    """Each run cut where its positions reach a multiple of `size`."""
+    lengths: list[int] = []
+    for run in runs:
+        ends = [*range(size - run.start % size, len(run), size), len(run)]
+        lengths += [end - before for before, end in pairwise([0, *ends])]
+    return Segments(lengths) if len(lengths) > 1 else Everyone()
+
+
+def _restarted(positions: Tensor, length: int) -> list[range] | None:
+    """The runs that count on by ones, if all rows have the same."""
+    if positions.shape[-1] != length or not bool((positions == positions[:1]).all()):
+        return None
+    row = positions[0].tolist()
+    begins = [n for n in range(length) if n == 0 or row[n] != row[n - 1] + 1]
+    return [range(row[a], row[a] + b - a) for a, b in pairwise([*begins, length])]
 
 
 def _packed(sequence: Tensor, length: int) -> Neighbors | None:
