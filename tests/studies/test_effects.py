@@ -75,7 +75,10 @@ def test_zero_grad(small, tmp_path):
     apart(result, "noisy bowl no", "noisy bowl yes", "growth", 1)
     assert all(found[f"{problem} yes"]["accumulated"] == 1 for problem in ("bowl", "noisy bowl", "network"))
     assert found["bowl no"]["accumulated"] > 2
-    assert "bowl: swings without, falls with" in result.study.settings.verdict(result)
+    said = result.study.settings.verdict(result)
+    for problem in ("bowl", "noisy bowl", "network"):
+        late = {cleared: 10 ** found[f"{problem} {cleared}"]["growth"] for cleared in ("no", "yes")}
+        assert f"{problem} × {late['no']:.1g} without, × {late['yes']:.1g} with" in said
 
 
 def test_cora(small, tmp_path):

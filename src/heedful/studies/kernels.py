@@ -61,10 +61,10 @@ class Kernels:
     }
     seeds = {"quick": 1, "full": 1}
     metrics = {
-        "pairs": "all pairs (reference): time grows like length to the",
-        "planned": "the planner's choice: time grows like length to the",
-        "pairs, memory": "all pairs: memory grows like length to the",
-        "memory": "the planner's choice: memory grows like length to the",
+        "pairs": "exponent of length in the time of all pairs (reference)",
+        "planned": "exponent of length in the time of the planner's choice",
+        "pairs, memory": "exponent of length in the memory of all pairs",
+        "memory": "exponent of length in the memory of the planner's choice",
         "gain": "all pairs over planned, time at the longest length both ran",
         "regret": "planned over fastest, at worst",
     }

@@ -94,16 +94,12 @@ class ZeroGrad:
             if summary is not None:
                 grown.setdefault(chosen["problem"], {})[chosen["cleared"]] = summary.mean
 
-        def words(growth):
-            """By the largest loss of the last quarter: a third of the first, about it, or three times."""
-            return "falls" if growth < -0.5 else "swings" if growth < 0.5 else "grows"
-
         said = (
-            f"{problem}: {words(found['no'])} without, {words(found['yes'])} with"
+            f"{problem} × {10 ** found['no']:.1g} without, × {10 ** found['yes']:.1g} with"
             for problem, found in grown.items()
             if len(found) == 2
         )
-        return "; ".join(said)
+        return "largest late loss over the first: " + "; ".join(said)
 
     @staticmethod
     def figure(result):
