@@ -377,6 +377,31 @@ def test_a_benchmark_that_breaks_loses_nothing(capsys, monkeypatch, tmp_path):
     assert "no [room] left" in kept[1]["settings"]["error"]
 
 
+@pytest.mark.parametrize("stop_at", [0, 1, 37])
+def test_races_that_are_stopped_are_kept(capsys, monkeypatch, tmp_path, stop_at):
+    raced = []
+
+    def race(*, pairing, heads, length, dim, training, device):
+        if len(raced) == stop_at:
+            raise KeyboardInterrupt
+        raced.append(f"{pairing} {heads} {length} {dim} {training}")
+        regret = 1.5 if len(raced) == 1 else 1.0
+        return {"problem": raced[-1], "planned": "a", "fastest": "b", "regret": regret, "of admitted": regret}
+
+    monkeypatch.setattr("heedful.bench.regret._race", race)
+    path = tmp_path / "races.json"
+    status, *_ = run(capsys, "bench", "regret", "--json", str(path))
+    if not stop_at:
+        assert status == 130 and not path.exists()
+        return
+    (result,) = json.loads(path.read_text())
+    assert status == 0 and not result["reached"] and f"stopped after {stop_at} of 304" in result["verdict"]
+    assert sorted(row["problem"] for row in result["rows"]) == sorted(raced)
+    assert "worst 1.5×" in result["verdict"]
+    if stop_at > 30:  # in no order of the list's
+        assert {row["set"] for row in result["rows"]} == {"grid", "drawn"}
+
+
 def test_bench_lists(capsys, fake_benchmarks):
     status, out, _ = run(capsys, "bench", "--list")
     assert status == 0 and "one" in out and "About two" in out and fake_benchmarks == []

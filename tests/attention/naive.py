@@ -147,7 +147,7 @@ def alike(similarity, x, y, head) -> float:
             return np.dot(*(np.where(z > 0, z + 1, np.exp(np.minimum(z, 0))) for z in (x, y)))
         case attention.RandomFeatures():
             root = math.sqrt(1 / math.sqrt(len(x)) if similarity.scale is None else similarity.scale)
-            directions = attention.similarity._random_directions(
+            directions = attention.similarity.random_features._random_directions(
                 similarity.size, len(x), similarity.seed, similarity.orthogonal
             ).numpy()
             return np.dot(*(np.exp(directions @ (root * z) - root**2 * np.dot(z, z) / 2) for z in (x, y)))

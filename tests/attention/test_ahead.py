@@ -21,7 +21,7 @@ def test_what_compiles_is_run_once(monkeypatch):
         example, "softmax", "window:8", "none", heads=2, length=64, dim=4, training=False, device="cpu"
     )
     ahead._touch(make, lambda entry: names)
-    assert runs == ["sparse"]
+    assert runs == ["tiled", "banded", "sparse"]
 
 
 @pytest.mark.gpu

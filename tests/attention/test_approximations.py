@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import heedful
-from heedful import Causal, Polynomial, Softmax
+from heedful import Causal, Everyone, Polynomial, Softmax
 from heedful.attention.strategies import STRATEGIES, LowRank, Projected, Random
 
 from .cases import error
@@ -79,7 +79,7 @@ def test_projections_get_gradients(seed):
     assert torch.autograd.gradcheck(run, (double(4, 8).requires_grad_(), double(4, 8).requires_grad_()))
 
 
-@pytest.mark.parametrize("neighbors", [heedful.Everyone(), Causal()], ids=str)
+@pytest.mark.parametrize("neighbors", [Everyone(), Causal()], ids=str)
 def test_the_error_of_random_features_falls_like_one_over_their_root(neighbors):
     generator = torch.Generator().manual_seed(1)
     # Short vectors: for long ones the features' tails are so heavy that the law shows only beyond millions.
@@ -106,6 +106,19 @@ def test_random_features_are_nearly_unbiased():
         [heedful.attend(q, k, v, strategy=Random(256, seed), exact=False) for seed in range(200)]
     )
     assert error(draws.mean(0), wanted) <= 0.2 * error(draws[0], wanted)
+
+
+# Of a part of keys that large, a listener may hear only such as are nothing beside the largest.
+@pytest.mark.parametrize(
+    "dim, size, neighbors", [(32, 6.0, Everyone()), (512, 1.0, Everyone()), (512, 1.0, Causal())], ids=str
+)
+def test_random_features_are_those_of_the_similarity(dim, size, neighbors, seed):
+    """Wide heads and large keys too, of which single features are smaller than any float32."""
+    q, k, v = size * double(2, 12, dim), size * double(2, 12, dim), double(2, 12, 3)
+    wanted = heedful.attend(q, k, v, similarity=heedful.RandomFeatures(40), neighbors=neighbors)
+    q, k, v = (x.float() for x in (q, k, v))
+    found = heedful.attend(q, k, v, neighbors=neighbors, strategy=Random(40), exact=False)
+    assert error(found, wanted) <= 1e-3
 
 
 @pytest.mark.parametrize("name", APPROXIMATE)

@@ -17,6 +17,7 @@ from heedful import (
     Everyone,
     FeatureMap,
     Polynomial,
+    RandomFeatures,
     Relative,
     Rotary,
     Softmax,
@@ -52,6 +53,8 @@ CALLS = {
     "elu": {"similarity": EluKernel()},
     "elu, alibi": {"similarity": EluKernel(), "position": Alibi(torch.rand(HEADS, dtype=torch.float64))},
     "features": {"similarity": FeatureMap(exponential, positive=True)},
+    "random features": {"similarity": RandomFeatures(9)},
+    "random features, alibi": {"similarity": RandomFeatures(9), "position": Alibi(0.3)},
     "uniform": {"similarity": Uniform()},
     "uniform, alibi": {"similarity": Uniform(), "position": Alibi(0.3)},
 }
@@ -130,6 +133,21 @@ def test_a_polynomial_survives_growing_and_shrinking_keys(degree, dtype, toleran
         )
         out, _ = fed(q, scaled, v, pieces(seed), similarity=Polynomial(degree))
         assert error(out, whole) <= tolerance
+
+
+def test_random_features_survive_keys_that_grow_stronger_and_weaker(seed):
+    """What was summed is told anew what was taken from it, whenever a key has a larger exponent."""
+    q, k, v = inputs(dtype=torch.float32, name="random features")
+    similarity = RandomFeatures(9, scale=1.0)
+    waves = torch.linspace(0, 6, LENGTH)[:, None].sin()
+    single = [slice(n, n + 1) for n in range(LENGTH)]
+    # Told at once, the first of keys as long as 12 hear only such as are nothing beside later ones.
+    for scaled, parts in ((5 * waves * k, single), (5 * waves * k, pieces(seed)), (12 + k, single)):
+        call = {"similarity": similarity, "neighbors": Causal(), "strategy": "reference"}
+        whole = heedful.attend(*(x.double() for x in (q, scaled, v)), **call)
+        out, state = fed(q, scaled, v, parts, similarity=similarity)
+        assert error(out, whole) <= 1e-4
+        assert state.total.abs().max() <= LENGTH * max(1, float(v.abs().max()))
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "argmax"])

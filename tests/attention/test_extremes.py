@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import pytest
 import torch
@@ -45,7 +44,7 @@ def nudged(example: Case, generator, hard: bool) -> Case:
 SCORES = {"query", "key", "neighbors.edge_key", "neighbors.edge_bias", "position.table"}  # what they are of
 
 
-def resolvable(similarity: str, strategy: str, scale: float, name: str) -> bool:
+def resolvable(similarity: str, partial: bool, scale: float, name: str) -> bool:
     """Whether float32 can tell this result, however well the problem itself is posed."""
     if similarity in ("elu", "random features") and scale < 1 and name == "query":
         return (
@@ -53,7 +52,7 @@ def resolvable(similarity: str, strategy: str, scale: float, name: str) -> bool:
         )
     if scale <= 1 or similarity.startswith("polynomial") or similarity == "uniform":
         return True
-    if similarity in ("elu", "random features") and scale > 1:
+    if (similarity == "elu" or (similarity == "random features" and partial)) and scale > 1:
         return False  # e^−100 is 0 in float32, so a listener may hear 0 of everyone: no mean is left
     # Exponentials have settled on one key. Gradients that pass through the scores are then rounding errors of
     # 1 − p.
@@ -68,7 +67,7 @@ SAFE = [name for name in SIMILARITIES if name != "features"]
 @pytest.mark.parametrize("similarity", SAFE)
 def test_no_size_of_inputs_breaks_float32(similarity, scale, seed):
     scale = 2.0 ** round(math.log2(scale))  # exactly: what ties for Argmax should still do so
-    compared = 0
+    compared = due = 0
     for n, neighbors in enumerate(FEW_NEIGHBORS):
         position = FEW_POSITIONS[(n + seed) % 3]
         shape = Shape(heads=2, key_heads=1, queries=18, keys=20, dim=4, seed=seed + n)
@@ -78,20 +77,22 @@ def test_no_size_of_inputs_breaks_float32(similarity, scale, seed):
             nudged(example, shape.generator, similarity == "argmax").evaluate("reference") for _ in range(3)
         ]
         stable = [name for name in wanted if max(error(other[name], wanted[name]) for other in moved) <= 1e-5]
+        partial = neighbors != "everyone" or position == "relative, silent"
+        due += resolvable(similarity, partial, scale, "output")
         for strategy in example.able(dtype=torch.float32):
             found = example.evaluate(strategy, torch.float32)
             for name, x in found.items():
-                if similarity == "random features" and scale > 1 and name not in ("output", "value"):
-                    continue  # e^−100 over itself is 1, but what it is divided by in a gradient is its square
+                if similarity == "random features" and scale > 1 and partial and name != "output":
+                    continue  # e^−100 over itself is 1; a gradient is divided by it before it is multiplied
                 assert bool(x.isfinite().all()), f"{strategy}, {neighbors}, {position}: {name} is not finite"
-            for name in filter(partial(resolvable, similarity, strategy, scale), stable):
+            for name in filter(lambda name: resolvable(similarity, partial, scale, name), stable):
                 # Of an edge heard alone the weight does not matter: g·v − g·v is left, and is rounded.
                 alone = name in ("neighbors.edge_weight", "neighbors.edge_bias")
                 floor = 0.01 * float(wanted["output"].norm()) if alone else 0.0
                 got = error(found[name], wanted[name], floor)
                 assert got <= 1e-4, f"{strategy}, {neighbors}, {position}: {name} is off by {got:.2g}"
                 compared += 1
-    assert compared > 0 or not resolvable(similarity, "reference", scale, "output")
+    assert compared > 0 or not due
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -203,7 +204,9 @@ def poisoned(monkeypatch):
     """Memory that is asked for uninitialised comes full of NaN."""
 
     def fill(x):
-        return x.fill_(torch.nan) if x.is_floating_point() else x
+        if x.is_floating_point():
+            x.detach().fill_(torch.nan)
+        return x
 
     for owner, name in (
         (torch, "empty"),

@@ -139,11 +139,11 @@ def test_edge_lists_with_attributes_are_not_kept():
 
 
 def test_only_so_many_edge_lists_are_kept():
-    from heedful.attention import neighbors
+    from heedful.attention.neighbors import base
 
-    for width in range(1, 2 * neighbors._GRAPHS_KEPT):
+    for width in range(1, 2 * base._GRAPHS_KEPT):
         Window(width).graph(50, 50, "cpu")
-    assert len(neighbors._GRAPHS) <= neighbors._GRAPHS_KEPT
+    assert len(base._GRAPHS) <= base._GRAPHS_KEPT
 
 
 def test_remembering_a_plan_keeps_no_mask_alive():
@@ -162,6 +162,17 @@ def test_two_masks_of_one_shape_are_told_apart():
         allowed = torch.rand(6, 6) < 0.5
         out = heedful.attend(x, x, torch.eye(6)[None], neighbors=Mask(allowed), strategy="sparse")
         assert torch.equal(out[0] > 0, allowed)
+
+
+def test_a_mask_that_changes_is_seen_by_every_strategy():
+    x, allowed = torch.randn(1, 7, 4), torch.rand(7, 7) < 0.5
+    for pattern in (Mask(allowed), Mask(allowed) & Window(4), Mask(allowed) | Window(1)):
+        able = heedful.explain(x, x, x, neighbors=pattern)
+        for name in {entry.name for entry in able.candidates} - able.rejected.keys():
+            for _ in range(2):
+                out = heedful.attend(x, x, torch.eye(7)[None], neighbors=pattern, strategy=name)
+                assert torch.equal(out[0] > 0, pattern.mask(Tile.whole(7, 7, x.device))), name
+                allowed.logical_not_()
 
 
 def test_patterns_are_equal_by_value_and_graphs_by_identity():

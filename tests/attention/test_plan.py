@@ -23,6 +23,7 @@ from heedful import (
     Everyone,
     Global,
     Graph,
+    Mask,
     Plan,
     Polynomial,
     Relative,
@@ -193,6 +194,7 @@ problems = st.builds(
         attributes=st.lists(st.sampled_from(["weight", "bias", "key", "value"]), unique=True).map(tuple),
         repeated=st.booleans(),
         listed=st.booleans(),
+        lasting=st.booleans(),
     ),
     position=st.none() | st.builds(PositionFacts, names, st.booleans(), st.booleans()),
     dropout=st.booleans(),
@@ -214,6 +216,23 @@ def test_facts_survive_being_taken_apart(problem):
 
 
 # What it costs
+
+
+@pytest.mark.parametrize(
+    ("device", "name"), [("cpu", "sparse"), ("cuda", "sparse"), ("cuda", "tiled"), ("cuda", "flex")]
+)
+def test_listing_what_a_mask_allows_is_counted(device, name):
+    """Every call does it, for a mask may have changed."""
+    x, allowed = torch.empty(4, 512, 16, device="meta"), torch.ones(512, 512, dtype=torch.bool)
+    for neighbors in (Mask(allowed), Mask(allowed) & Causal()):
+        problem = explain(x, x, x, neighbors=neighbors, device=device).problem
+        assert not problem.neighbors.lasting
+        kept = problem.replace(neighbors=dataclasses.replace(problem.neighbors, lasting=True))
+        anew, once = (
+            next(entry.seconds for entry in plan_module.make_plan(asked).candidates if entry.name == name)
+            for asked in (problem, kept)
+        )
+        assert anew > 1.5 * once
 
 
 def test_a_seen_shape_is_planned_once():
@@ -261,6 +280,63 @@ def test_memory_limits_what_is_considered(monkeypatch):
         assert explain(x, x, x, similarity=Polynomial(2), strategy="reference").strategy == "reference"
     finally:
         plan_module.forget_plans()
+
+
+@pytest.fixture
+def takes(monkeypatch):
+    """Has the planner think that a strategy takes so many seconds, whatever the problem."""
+
+    def takes(**seconds):
+        here = constants_module.constants("cpu")
+        known = {
+            name: dict.fromkeys(("forward", "backward"), (time, 0.0, 0.0, 0.0))
+            for name, time in seconds.items()
+        }
+        pretended = dataclasses.replace(here, seconds=here.seconds | known)
+        monkeypatch.setattr(plan_module, "constants", lambda device: pretended)
+        plan_module.forget_plans()
+
+    yield takes
+    plan_module.forget_plans()
+
+
+def test_edges_are_added_up_in_a_fixed_order_on_a_gpu(takes, monkeypatch):
+    """Even where it takes longer; but whoever names the other gets it, and so does who has no kernel."""
+    pytest.importorskip("triton")
+    x = torch.empty(1, 2, 5, 1, device="meta", requires_grad=True)
+    graph = Graph.from_edges([0, 0, 1, 2, 3], [1, 1, 2, 3, 4], nodes=5)
+    problem = explain(x, x, x, similarity=Additive(), neighbors=graph).problem.replace(device="cuda")
+    takes(sparse=1.0)
+    plan = plan_module.make_plan(problem)
+    assert plan.candidates[0].name == "reference" and plan.strategy == "sparse"
+    assert all("reference is passed over: it adds up" in text for text in (str(plan), plan._repr_html_()))
+    assert Plan.from_json(plan.to_json()) == plan
+    assert plan_module.make_plan(problem, "reference").strategy == "reference"
+    assert plan_module.make_plan(problem.replace(device="cpu")).strategy == "reference"
+    monkeypatch.setattr("heedful.attention.strategies.sparse.find_spec", lambda name: None)
+    plan_module.forget_plans()
+    assert plan_module.make_plan(problem).strategy == "reference"
+
+
+def test_plain_attention_is_not_compiled_for_every_length_on_a_gpu(takes):
+    takes(fused=2e-9, flex=1e-9)
+    x = torch.empty(1, 2, 512, 16, device="meta")
+    for neighbors in (Everyone(), Causal()):
+        plan = plan_module.make_plan(explain(x, x, x, neighbors=neighbors).problem.replace(device="cuda"))
+        assert plan.candidates[0].name == "flex" and plan.strategy == "fused"
+        assert "flex is passed over: it compiles" in str(plan)
+    # Where torch's kernels would have to be given a mask, there is more to gain.
+    takes(**{"fused with a mask": 1.0, "flex": 1e-9})
+    for options in ({"neighbors": Window(3)}, {"position": Alibi()}):
+        plan = plan_module.make_plan(explain(x, x, x, **options).problem.replace(device="cuda"))
+        assert plan.strategy == "flex" and not plan.notes()
+
+
+def test_only_what_is_faster_is_passed_over(takes):
+    takes(fused=1e-9)
+    x = torch.empty(1, 2, 512, 16, device="meta")
+    plan = plan_module.make_plan(explain(x, x, x).problem.replace(device="cuda"))
+    assert plan.strategy == "fused" and "passed over" not in str(plan)
 
 
 def test_a_name_is_kept_to():

@@ -9,11 +9,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch.nn.attention.flex_attention import create_block_mask
 
 import heedful
 from heedful import attention
 from heedful.attention.neighbors import Neighbors
-from heedful.attention.strategies import banded, base, factored, scan, tiled, toeplitz
+from heedful.attention.strategies import banded, base, factored, flex, scan, squares, tiled, toeplitz
 
 from . import cases, naive
 from .cases import NEIGHBORS, POSITIONS, SIMILARITIES, TOLERANCE, Piece, Shape, assert_agree, case, error
@@ -195,6 +196,18 @@ def test_many_chunks_of_a_scan_at_once(similarity, chunks_together, seed):
     assert len(scan._pieces(2, 150, 4, "cpu")) > 2 and scan._pieces(2, 150, 4, "cpu")[0][0] > 1
 
 
+@pytest.mark.parametrize("similarity", ["polynomial 2", "elu", "random features", "features", "uniform"])
+def test_who_stands_last_scans_the_past_whatever_its_length(similarity, seed):
+    """One listener hears everyone, which is its whole past: a scan takes it as it takes longer ones."""
+    for position in ("none", "alibi, per head"):
+        for neighbors in ("causal", "everyone"):
+            for keys in (1, 2, 40):
+                shape = Shape(heads=2, key_heads=1, queries=1, keys=keys, seed=seed)
+                example = case(shape, similarity, neighbors, position)
+                wanted = example.evaluate("reference")
+                assert_agree(example.evaluate("scan"), wanted, example, f"scan, {position}, {keys}", 1e-9)
+
+
 def test_a_map_may_treat_heads_differently(chunks_together, seed):
     """φ sees (..., heads, positions, dim), however positions are cut."""
     weight = torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True)
@@ -218,6 +231,35 @@ def test_flex_agrees_where_it_can_run(neighbors, seed):
         pytest.skip("a mask of its own for each head")
     found = example.output("flex", torch.float32)
     assert error(found, example.rounded(torch.float32).output("reference")) <= 1e-4
+
+
+@pytest.mark.parametrize("at_once", [1, 100_000, squares.AT_ONCE])
+@pytest.mark.parametrize("neighbors", [name for name in PLAIN if not name.startswith("graph")])
+def test_flex_looks_at_the_blocks_torch_would(neighbors, at_once, seed, monkeypatch):
+    """And never at more pairs together than there is room for, where torch looks at all."""
+    monkeypatch.setattr(squares, "AT_ONCE", at_once)
+    for queries, keys in ((300, 300), (200, 600), (129, 513)):
+        example = case(Shape(queries=queries, keys=keys, seed=seed), "softmax", neighbors, "none")
+        pattern, seen = example.build(example.tensors)[1]["neighbors"], []
+        if "flex" not in example.able(gradient=False, dtype=torch.float32):
+            continue
+        kept = type(pattern).allows
+
+        def watched(self, i, j, *sizes, kept=kept, seen=seen):
+            seen.append(i.numel() * j.numel())
+            return kept(self, i, j, *sizes)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(pattern), "allows", watched)
+            found = flex._blocks.__wrapped__(pattern, queries, keys, torch.device("cpu"))
+        assert max(seen, default=0) <= max(at_once, flex.BLOCK * (keys + 2 * flex.BLOCK))
+
+        def mask_mod(batch, head, i, j, pattern=pattern, queries=queries, keys=keys):
+            return pattern.allows(i + keys - queries, j, queries, keys)
+
+        wanted = create_block_mask(mask_mod, None, None, queries, keys, device="cpu")
+        for x, y in zip(found.as_tuple()[:-1], wanted.as_tuple()[:-1], strict=True):
+            assert torch.equal(x, y) if torch.is_tensor(x) else x == y
 
 
 # Dropout

@@ -11,14 +11,19 @@ import heedful
 from heedful import (
     Additive,
     Argmax,
+    Causal,
     EluKernel,
+    Everyone,
     FeatureMap,
+    Graph,
     Polynomial,
     RandomFeatures,
     ScoreFunction,
     Softmax,
     Uniform,
+    Window,
 )
+from heedful.attention.neighbors import Tile
 
 from .cases import SIMILARITIES, Shape, error, exponential, scalar
 
@@ -86,6 +91,42 @@ def test_the_mean_over_random_features_is_the_exponential():
         )  # seeds are fixed: not by chance
 
 
+SOME = [Everyone(), Causal(), Window(3), Graph.complete(12)]
+SIZES = [(8, 3.0), (64, 2.0), (192, 1.0), (256, 1.0), (512, 1.0)]
+
+
+@pytest.mark.parametrize(
+    "dim, size, neighbors",
+    # Of a part of keys this large, a listener may hear only such as are nothing beside the largest.
+    [
+        *((*sizes, neighbors) for sizes in SIZES for neighbors in SOME),
+        *((*sizes, Everyone()) for sizes in [(8, 30.0), (64, 10.0), (256, 5.0)]),
+    ],
+    ids=str,
+)
+def test_random_features_are_not_rounded_to_nothing(dim, size, neighbors, seed):
+    """Of wide heads and of large keys, either of which makes single features smaller than any float32."""
+    similarity = RandomFeatures(40, seed=seed % 7)
+    q, k = size * double(2, 12, dim), size * double(2, 12, dim)
+    v, gradient = double(2, 12, 3), double(2, 12, 3)
+    root, w = dim**-0.25, similarity._directions(q)
+    exact = [x.requires_grad_() for x in (q, k, v)]
+    exponents = (root * (q[:, :, None] + k[:, None])) @ w.mT  # (heads, N, M, features)
+    logits = exponents.logsumexp(-1) - (root * k).square().sum(-1)[:, None] / 2
+    if not isinstance(neighbors, Graph):
+        allowed = neighbors.mask(Tile.whole(12, 12, q.device))
+        logits = logits if allowed is None else logits.masked_fill(~allowed, -math.inf)
+    wanted = logits.softmax(-1) @ v
+    wanted = [wanted, *torch.autograd.grad(wanted, exact, gradient)]
+    narrow = [x.detach().float().requires_grad_() for x in exact]
+    plan = heedful.explain(*narrow, similarity=similarity, neighbors=neighbors)
+    for name in {entry.name for entry in plan.candidates} - plan.rejected.keys():
+        out = heedful.attend(*narrow, similarity=similarity, neighbors=neighbors, strategy=name)
+        for a, b in zip([out, *torch.autograd.grad(out, narrow, gradient.float())], wanted, strict=True):
+            assert a.isfinite().all()
+            assert error(a, b, 0.05 * float(wanted[0].detach().norm())) <= 1e-3, name
+
+
 @pytest.mark.parametrize("strategy", ["reference", "fused", "tiled", "sparse"])
 def test_softmax_tends_to_argmax_as_its_scale_grows(strategy, seed):
     q, k, v = double(2, 5, 3), double(2, 8, 3), double(2, 8, 4)
@@ -129,6 +170,18 @@ def test_ties_share_and_queries_and_keys_get_no_gradient(strategy):
     for gradient in gradients[:2]:
         assert gradient is None or not gradient.any()
     torch.testing.assert_close(gradients[2][:, 0], out.detach().sum(0))
+
+
+@pytest.mark.parametrize("neighbors", [Everyone(), Causal(), Window(1), Graph.complete(3)], ids=repr)
+def test_a_mean_has_no_gradient_for_queries_and_keys(neighbors):
+    """By no strategy: one that gave zeros would have an optimizer decay weights that another leaves alone."""
+    q, k, v = torch.randn(3, 1, 3, 2).unbind()
+    q, k, v = (x.requires_grad_() for x in (q, k, v))
+    plan = heedful.explain(q, k, v, similarity=Uniform(), neighbors=neighbors)
+    for name in {entry.name for entry in plan.candidates} - plan.rejected.keys():
+        out = heedful.attend(q, k, v, similarity=Uniform(), neighbors=neighbors, strategy=name)
+        gradients = torch.autograd.grad(out.sum(), (q, k, v), allow_unused=True)
+        assert gradients[:2] == (None, None) and gradients[2] is not None, name
 
 
 def test_tied_keys_share_by_what_their_distance_says():

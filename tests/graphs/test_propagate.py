@@ -108,6 +108,32 @@ def test_compiles_whole(seed):
     torch.testing.assert_close(by_compiled, torch.autograd.grad(loss(x, weight), (x, weight)))
 
 
+@pytest.mark.parametrize("transform", ["vmap", "grad", "grad of copies", "jacrev", "jvp", "hessian"])
+def test_function_transforms_compile(transform, seed):
+    """The graph is new to each call: what it learns of itself there must not outlive the transform."""
+    ends = torch.randint(0, 10, (2, 30))
+    x, weight = torch.randn(2, 10, 3), torch.rand(2, 30)
+
+    def function():
+        graph = Graph.from_edge_index(ends, nodes=10)
+        hear = lambda x, weight: graph.with_edges(weight=weight).propagate(x)  # noqa: E731
+        loss = lambda *both: hear(*both).pow(3).sum()  # noqa: E731
+        return {
+            "vmap": torch.func.vmap(hear),
+            "grad": torch.func.grad(loss, (0, 1)),
+            "grad of copies": torch.func.vmap(torch.func.grad(loss, (0, 1))),
+            "jacrev": torch.func.jacrev(hear),
+            "jvp": lambda *both: torch.func.jvp(hear, both, tuple(t.cos() for t in both)),
+            "hessian": torch.func.hessian(loss),
+        }[transform]
+
+    # Tangents of views break the tracing of torch itself.
+    given = (x, weight) if transform in ("vmap", "grad of copies") else (x[0].clone(), weight[0].clone())
+    torch._dynamo.reset()
+    found = torch.compile(function(), fullgraph=True, backend="aot_eager")(*given)
+    torch.testing.assert_close(found, function()(*given), rtol=1e-4, atol=1e-5)
+
+
 def test_hears_only_neighbours(tangled):
     """Nothing a node does not listen to may change what it gets, not even NaN."""
     x = torch.randn(10, 4, dtype=torch.float64)

@@ -17,10 +17,14 @@ from heedful import (
     Alibi,
     Causal,
     EluKernel,
+    Global,
     Graph,
     Polynomial,
     RandomFeatures,
+    Relative,
+    Segments,
     Softmax,
+    Window,
     attend,
     step,
 )
@@ -73,6 +77,11 @@ if __name__ == "__main__":
         token, state = torch.ones(2, 1, 64), None
         for _ in range(2):
             _, state = step(token, token, token, state, similarity=RandomFeatures(64), neighbors=Causal())
+    relative = Relative(torch.zeros(511, requires_grad=True))
+    train(usual, position=relative, neighbors=Window(90), strategy="tiled")
+    train([(256, 128)] * 3, similarity=Polynomial(2), neighbors=Window(9) | Global([0]), strategy="tiled")
+    train([(256, 1), (256, 1), (256, 20)], half, similarity=Additive(), dropout=0.1, strategy="tiled")
+    train(usual, half, neighbors=Segments([100, 156]), position=relative, strategy="tiled")
     graph = Graph.from_edges(*torch.randint(100, (2, 1000)), nodes=100)
     train([(100, 1), (100, 1), (100, 8)], similarity=Additive(), neighbors=graph, strategy="sparse")
     train([(100, 16)] * 3, half, similarity=Softmax(), neighbors=graph, strategy="sparse")

@@ -18,8 +18,11 @@ from heedful import (
     Uniform,
     attend,
 )
+from heedful.attention.strategies import Random
 from heedful.kernels import feature_operators as operators
 from heedful.kernels import sparse_operators
+
+from .compiling import TRANSFORMS, Operators, transformed
 
 pytest.importorskip("triton")
 
@@ -45,18 +48,6 @@ def device(device, monkeypatch):
     return device
 
 
-class Operators:
-    """A backend that knows which operators of ours it was given."""
-
-    def __init__(self, inner="aot_eager"):
-        self.seen, self.inner = [], torch._dynamo.lookup_backend(inner)
-
-    def __call__(self, module, inputs):
-        nodes = (str(node.target) for node in module.graph.nodes)
-        self.seen += [name for name in nodes if "heedful" in name]
-        return self.inner(module, inputs)
-
-
 def call(similarity, neighbors, position):
     strategy = "factored" if isinstance(neighbors, Everyone) else "scan"
 
@@ -79,12 +70,30 @@ def with_gradients(run, tensors, direction=None):
 
 
 @pytest.mark.parametrize(("similarity", "neighbors", "position"), CALLS, ids=str)
-def test_compiled_is_one_operator_and_the_same_to_the_bit(similarity, neighbors, position, seed, device):
+def test_compiled_is_one_operator_and_the_same_to_the_bit(
+    similarity, neighbors, position, seed, device, request
+):
     run, backend, tensors = call(similarity, neighbors, position), Operators(), drawn(device, seed)
     compiled = torch.compile(run, fullgraph=True, backend=backend)
+    if device == "cuda":
+        # What a monomial's factors get for gradients torch adds up in any order, unless told not to.
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        request.addfinalizer(lambda: torch.use_deterministic_algorithms(False))
     for found, wanted in zip(with_gradients(compiled, tensors), with_gradients(run, tensors), strict=True):
         assert found.dtype == wanted.dtype and torch.equal(found, wanted)
     assert len(backend.seen) == 1
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("neighbors", [Everyone(), Causal()], ids=str)
+def test_softmax_by_random_features_is_one_operator_too(neighbors, dynamic, seed, device):
+    features, backend, tensors = call(RandomFeatures(20), neighbors, None), Operators(), drawn(device, seed)
+    run = lambda *x: attend(*x, neighbors=neighbors, strategy=Random(20), exact=False)  # noqa: E731
+    compiled = torch.compile(run, fullgraph=True, dynamic=dynamic, backend=backend)
+    for way in (run, compiled):
+        found = with_gradients(way, tensors)
+        assert all(map(torch.equal, found, with_gradients(features, tensors)))
+    assert len(set(backend.seen)) == 1  # where numbers are variables torch may look twice
 
 
 def test_by_inductor(seed, device):
@@ -117,6 +126,20 @@ def test_vmap_inside_what_is_compiled(similarity, seed, device):
     shared = torch.func.vmap(run, in_dims=(0, None, 1))
     found, wanted = torch.compile(shared, fullgraph=True, backend=backend)(*several), shared(*several)
     assert (found - wanted).norm() <= 1e-4 * wanted.norm() and len(backend.seen) == 1
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize(
+    ("similarity", "neighbors"), [(EluKernel(), Causal()), (Polynomial(2), Everyone())], ids=str
+)
+def test_function_transforms_inside_what_is_compiled(transform, similarity, neighbors, seed, device):
+    """Torch computes them: operators pass on no tangents, nor gradients under torch.func."""
+    run = call(similarity, neighbors, None)
+    tensors = torch.randn(3, 1, 2, 9, 3, device=device)
+    for wanted, found in zip(*transformed(transform, run, tensors), strict=True):
+        assert wanted.any() and torch.allclose(
+            wanted, found, rtol=1e-4, atol=1e-4 * wanted.abs().max().item()
+        )
 
 
 @pytest.mark.parametrize("similarity", [EluKernel(), RandomFeatures(20), Polynomial(2)], ids=str)

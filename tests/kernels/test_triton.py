@@ -165,6 +165,31 @@ def test_precisions(seed, kind, dtype, tolerance, device):
         check(kind, *problem(kind, device, extras, dtype=dtype), tolerance)
 
 
+def test_a_plain_mean_is_a_sum(seed, device, monkeypatch):
+    """Some listeners hear nobody, others somebody twice."""
+    from heedful.attention.strategies import sparse
+
+    if device == "cpu":
+        monkeypatch.setattr(sparse, "on_gpu", lambda device: True)
+    sums = []
+    monkeypatch.setattr(Graph, "propagate", lambda *call, run=Graph.propagate: sums.append(0) or run(*call))
+    structure = random_structure(device, listeners=9, speakers=9, edges=30)
+    listener = torch.arange(9, device=device).repeat_interleave(structure.rowptr.diff().long())
+    graph = Graph.from_edges(structure.col.long(), listener, nodes=9)
+    q, v = torch.randn(2, 2, 3, 9, 5, device=device, dtype=torch.float64).unbind()
+    v, gradient = v.requires_grad_(), torch.randn_like(v)
+    found, wanted = (
+        torch.autograd.grad(
+            out := attend(q, q, v, similarity=Uniform(), neighbors=graph, strategy=way), v, gradient
+        )
+        + (out,)
+        for way in ("sparse", "reference")
+    )
+    assert len(sums) == 1
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("implied", [False, True])
 @pytest.mark.parametrize("kind", ["additive", "dot"])
 def test_drops_what_the_cpu_drops(seed, kind, implied, device, monkeypatch):

@@ -16,6 +16,7 @@ KERNELS = {
     "quadratic_triton": ("moments", "apply", "pull"),
     "sparse_additive_triton": ("forward", "listeners", "speakers"),
     "sparse_general_triton": ("forward", "listeners", "row_gradients", "column_gradients"),
+    "tiles_triton": ("forward", "listeners", "speakers", "offsets"),
 }
 
 

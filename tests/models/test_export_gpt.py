@@ -33,6 +33,7 @@ STEPS = [
     {"position": "sinusoidal", "similarity": "polynomial(degree=2)"},
     {"position": "rotary", "similarity": "elu", "kv_heads": 1},
     {"position": "rotary", "similarity": "polynomial(degree=4)"},
+    {"position": "rotary", "similarity": "random(12)"},
     {"position": "alibi", "neighbors": "causal & window(3)"},
     {"position": "none", "learned_scale": True},
 ]

@@ -144,6 +144,8 @@ def test_wrong_inputs_are_named():
         Conv1d(3, 4, 3, dilation=2, padding="valid")(torch.zeros(1, 3, 3))
     with pytest.raises(ValueError, match="at most 1 can"):
         Conv1d(3, 4, 3, padding="full", mode="reflect")(torch.zeros(1, 3, 2))
+    with pytest.raises(ValueError, match="pads has 3 dimensions, x only 2"):
+        pad(torch.zeros(4, 4), [(1, 1)] * 3, "circular")
     with pytest.raises(ValueError, match="at most 3 can"):
         Conv1d(3, 4, 3, padding=4, mode="circular")(torch.zeros(1, 3, 3))
 

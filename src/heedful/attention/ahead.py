@@ -19,7 +19,8 @@ import torch
 from .calibrate import Example
 from .strategies import STRATEGIES
 
-COMPILED = ("flex", "sparse", "factored", "scan")  # the others are made of torch's own operations
+# The others are made of torch's own operations.
+COMPILED = ("flex", "sparse", "factored", "scan", "tiled", "banded")
 
 
 def compile_ahead(

@@ -8,6 +8,7 @@ from torch import Tensor
 from .neighbors import Neighbors
 from .position import Position
 from .similarity import Similarity
+from .transforms import broadcasts
 
 
 def check_call(query, key, value, similarity, neighbors, position) -> None:
@@ -101,7 +102,9 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 
 def _broadcast(shape: tuple[int, ...], against: tuple[int, ...]) -> bool:
-    return all(a == b or a == 1 or b == 1 for a, b in zip(reversed(shape), reversed(against), strict=False))
+    shared = min(len(shape), len(against))
+    pairs = zip(shape[len(shape) - shared :], against[len(against) - shared :], strict=True)
+    return not [a for a, b in pairs if a != b and a != 1 and b != 1]
 
 
 def _check_carried(neighbors: Neighbors, query: Tensor, key: Tensor, value: Tensor, heads: int) -> None:
@@ -110,8 +113,8 @@ def _check_carried(neighbors: Neighbors, query: Tensor, key: Tensor, value: Tens
     widths = {"edge key": key.shape[-1], "edge value": value.shape[-1]}
     for name, tensor, own in neighbors.carried():
         lead = tuple(tensor.shape[: tensor.dim() - own])
-        fits = all(a in (1, b) for a, b in zip(reversed(lead), reversed(whole), strict=False))
-        if len(lead) > len(whole) or not fits:
+        before = len(whole) - len(lead)
+        if before < 0 or not all(map(broadcasts, lead, whole[before:])):
             raise ValueError(
                 f"attend(): {name} of shape {tuple(tensor.shape)} has {lead} before its last {own}; "
                 f"the call has {whole} (leading dimensions and heads), and each must match or be 1."

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..graphs import Graph
+from ..kernels.compiling import constant_to_compiler
 from .check import check_call, check_dropout, check_exact, layout
 from .neighbors import Edges, Everyone, Neighbors, as_neighbors
 from .plan import _FORGET, Plan, make_plan, with_measurements
@@ -18,7 +19,7 @@ from .position import Position
 from .problem import NeighborFacts, Problem, bucket
 from .similarity import Similarity, Softmax
 from .strategies import STRATEGIES, Call, Strategy
-from .transforms import constant_to_compiler, exporting, fixed, functorch_active, parts_of
+from .transforms import exporting, fixed, functorch_active, parts_of
 
 _SOFTMAX, _EVERYONE = Softmax(), Everyone()
 

@@ -25,6 +25,7 @@ class Candidate:
     forward: Cost | None = None
     backward: Cost | None = None
     seconds: float | None = None  # estimated, forward and, when training, backward
+    passed_over: str | None = None  # why a slower one was chosen before it
     measured: float | None = None
     measured_memory: float | None = None
 
@@ -79,6 +80,10 @@ class Plan:
             rows.append(tuple(row))
         return rows
 
+    def notes(self) -> list[str]:
+        """What was passed over, though by its estimate faster, and why."""
+        return [f"{c.name} is passed over: {c.passed_over}." for c in self.candidates if c.passed_over]
+
     def __str__(self) -> str:
         rows = self.rows()
         table = [row for row in rows if len(row) > 2]
@@ -94,6 +99,7 @@ class Plan:
             else:
                 cells = (f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
                 lines.append(f"{row[0]:<{name_width}}  " + "  ".join(cells))
+        lines += [f"\n{note}" for note in self.notes()]
         return "\n".join(line.rstrip() for line in lines)
 
     __repr__ = __str__
@@ -117,7 +123,9 @@ class Plan:
             body.append(f"<tr style='{style}'>{name}{other}</tr>")
         about = html.escape(str(self.problem)).replace("\n", "<br>")
         machine = html.escape(self.device) + (", calibrated" if self.calibrated else ", default constants")
-        return f"<p>{about}<br><small>{machine}</small></p><table><tr>{cells}</tr>{''.join(body)}</table>"
+        notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self.notes())
+        table = f"<table><tr>{cells}</tr>{''.join(body)}</table>"
+        return f"<p>{about}<br><small>{machine}</small></p>{table}{notes}"
 
     def to_json(self) -> str:
         return json.dumps(_spell_infinity(asdict(self)), allow_nan=False)
@@ -175,7 +183,9 @@ def _make_plan(problem: Problem, strategy: str | Strategy, threads: int) -> Plan
         if not able:
             reasons = "; ".join(f"{candidate.name}: {candidate.reason}" for candidate in candidates)
             raise ValueError(f"attend(): no strategy can run this. {reasons}.")
-        chosen = able[0]
+        passed = _passed_over(candidates[: len(able)], known, problem)
+        candidates[: len(passed)] = passed
+        chosen = able[len(passed)]
     else:
         reason = next(candidate.reason for candidate in candidates if candidate.name == strategy)
         if reason:
@@ -202,6 +212,17 @@ def _consider(way: Strategy, problem: Problem, device, forced: bool) -> Candidat
     if backward:
         seconds += device.time(way.flavor(problem), "backward", backward, problem.item)
     return Candidate(way.name, None, forward, backward, seconds)
+
+
+def _passed_over(able: list[Candidate], known: dict[str, Strategy], problem: Problem) -> list[Candidate]:
+    """The fastest, as long as they give way to another that can run."""
+    names, passed = {candidate.name for candidate in able}, []
+    for candidate in able[:-1]:
+        way = known[candidate.name].gives_way(problem)
+        if way is None or way[0] not in names:
+            break
+        passed.append(replace(candidate, passed_over=way[1]))
+    return passed
 
 
 def forget_plans() -> None:

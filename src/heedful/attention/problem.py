@@ -44,6 +44,7 @@ class NeighborFacts:
     attributes: tuple[str, ...] = ()  # what the edges carry: weight, bias, key, value
     repeated: bool = False  # some pair is joined by several edges
     listed: bool = True  # can be enumerated as an edge list shared by all batch entries
+    lasting: bool = True  # what is worked out of it can be kept: it is no mask, which may change
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,8 @@ _POSITION = tuple(field.name for field in fields(PositionFacts))
 _PLAIN = tuple(
     field.name for field in fields(Problem) if field.name not in ("similarity", "neighbors", "position")
 )
-_NEIGHBORS = ("name", "pairs", "block", "complete", "graph", "repeated", "listed", "attributes") + (
+_NEIGHBORS = ("name", "pairs", "block", "complete", "graph", "repeated", "listed", "lasting") + (
+    "attributes",
     "interval_low",
     "interval_high",
     "has_interval",
@@ -192,6 +194,7 @@ def _flat_neighbors(facts: NeighborFacts) -> tuple:
         facts.graph,
         facts.repeated,
         facts.listed,
+        facts.lasting,
         ",".join(facts.attributes),
         interval[0] if interval is not None else 0.0,
         interval[1] if interval is not None else 0.0,

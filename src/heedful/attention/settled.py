@@ -12,7 +12,8 @@ from typing import Any
 
 from torch import Tensor, is_grad_enabled
 
-from .neighbors import Neighbors, _Interval, _Pair
+from ..kernels.compiling import constant_to_compiler
+from .neighbors import Interval, Neighbors, Pair
 from .operator import _run, attend
 from .plan import make_plan
 from .position import Position
@@ -21,7 +22,6 @@ from .similarity import Similarity
 from .strategies import STRATEGIES
 from .strategies.fused import plainly_causal
 from .strategies.sdpa import sdpa
-from .transforms import constant_to_compiler
 
 _SETTLED: dict[str, tuple[Any, Any, Any]] = {}
 
@@ -33,7 +33,7 @@ def settle(similarity, neighbors, position) -> str | None:
     """
     chosen = (similarity, neighbors, position)
     # Other patterns fit certain lengths only, which would have to be looked at in every call.
-    if not isinstance(neighbors, (_Interval, _Pair)) or not all(_plain(each) for each in chosen):
+    if not isinstance(neighbors, (Interval, Pair)) or not all(_plain(each) for each in chosen):
         return None
     word = str([None if each is None else each.signature for each in chosen])
     _SETTLED.setdefault(word, chosen)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from operator import index
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -13,22 +12,22 @@ from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import checkpoint
 
+from ..kernels.batching import aside
+from ..kernels.compiling import constant_to_compiler, differentiated
 from ..kernels.twice import gradients_again
 
 FAR = 2**31  # bytes that torch's kernels reach with 32 bits
 AT_ONCE = 4  # what slices may hold at once, in lengths of what they are slices of
 
-_Function = TypeVar("_Function", bound=Callable)
-
 
 @contextmanager
-def lasting() -> Iterator[None]:
-    """For tensors made once and kept.
+def lasting(*given: Tensor) -> Iterator[None]:
+    """For tensors made once of these and kept.
 
     Made in inference mode, they could never take part in training; made while something is being exported,
-    they would be shapes without numbers.
+    they would be shapes without numbers; made under a transform of torch.func's, they would end with it.
     """
-    with _disable_current_modes(), torch.inference_mode(False), torch.no_grad():
+    with _disable_current_modes(), torch.inference_mode(False), torch.no_grad(), aside(*given):
         yield
 
 
@@ -57,16 +56,6 @@ def parts_of(thing: object) -> list:
     return list(vars(thing).values())
 
 
-def constant_to_compiler(function: _Function) -> _Function:
-    """Mark a function that torch.compile is to call once, while tracing, and to take at its word.
-
-    This is `torch.compiler.assume_constant_result` without what importing it costs: all of torch's compiler,
-    a second.
-    """
-    vars(function)["_dynamo_marked_constant"] = True
-    return function
-
-
 @constant_to_compiler
 def exporting() -> bool:
     """Whether a program is being made that is to run elsewhere. Before torch 2.12 torch.compile takes
@@ -84,6 +73,11 @@ def fixed(fact):
     if isinstance(fact, int):
         return index(fact)
     return float.fromhex(fact.hex()) if isinstance(fact, float) else fact
+
+
+def broadcasts(size: int, wanted: int) -> bool:
+    """Whether a size is 1 or the one wanted. Of symbols a compiler takes `size in (1, wanted)` for false."""
+    return size == 1 or size == wanted
 
 
 def sizes(x: Tensor) -> str:
@@ -110,6 +104,8 @@ def recompute(function: Callable, *tensors: Tensor, hidden: bool = False):
     see through either, so under them everything is kept.
     """
     if torch.compiler.is_compiling():
+        if differentiated():
+            return function(*tensors)
         return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
     if not torch.is_grad_enabled() or functorch_active() or forward_mode_active():
         return function(*tensors)

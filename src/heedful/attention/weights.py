@@ -71,6 +71,7 @@ def weigh(
             table = position.table(queries, keys, query.shape[-3], query)
             block = toeplitz_block(table, (0, queries), (0, keys), keys)
             bias = block if bias is None else bias + block
+    similarity = similarity.fitted(key)
     scores = similarity.scores(*similarity.prepare(query, key))  # (..., heads, queries, keys)
     allowed = neighbors.mask(Tile.whole(queries, keys, query.device))
     bias = None if bias is None else bias.to(wide)

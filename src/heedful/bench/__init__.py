@@ -88,6 +88,7 @@ ON_CUDA: dict[str, Benchmark] = {
         ("cora-gcn", "An epoch of GCN on a graph of Cora's size, as one CUDA graph", "cora_cuda:run_gcn"),
         ("polynomial", "Quadratic kernel by features in registers", "quadratic_cuda"),
         ("features", "Feature maps by features in registers, against torch and SDPA", "features_cuda"),
+        ("tiles", "Windows, tables and kernels by tiles, against all pairs at once", "tiles_cuda"),
         ("overhead", "What attend() adds to a bare SDPA", "softmax_cuda:run_overhead"),
         ("relative", "Relative tables against SDPA with a dense bias", "softmax_cuda:run_relative"),
         ("training", "A training step of GPT-mini, compiled, against plain code", "gpt_cuda:run_training"),

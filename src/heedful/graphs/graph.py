@@ -14,7 +14,7 @@ from .propagate import propagate
 from .sample import Sample, sample
 from .structure import Structure
 
-_SAME: Any = object()  # tells "leave it as it is" from None, which drops
+_SAME: Any = ...  # tells "leave it as it is" from None, which drops
 
 
 class Graph:

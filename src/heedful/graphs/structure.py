@@ -6,11 +6,15 @@ edge[s]. Slots of a row are sorted by source, equal sources by edge number.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from ..kernels.batching import aside
+from ..kernels.compiling import transformed
 
 
 class Slots(NamedTuple):
@@ -36,6 +40,7 @@ class Structure:
         self._backward = backward
         self._ends: tuple[Tensor, Tensor] | None = None
         self._looped: Structure | None = None
+        self.remembered: dict[str, Any] = {}  # what others have worked out of it
 
     @classmethod
     def from_edges(cls, source: Tensor, target: Tensor, sources: int, targets: int) -> Structure:
@@ -47,7 +52,7 @@ class Structure:
         """The transpose: edges grouped by source."""
         if self._backward is not None:
             return self._backward
-        with lasting():
+        with lasting(*self.forward):
             found = transpose(self.forward, self.sources)
         if real(found.rowptr):
             self._backward = found
@@ -59,7 +64,7 @@ class Structure:
         if self._ends is not None:
             return self._ends
         _, col, edge = self.forward
-        with lasting():
+        with lasting(*self.forward):
             source, target = (torch.empty_like(col, dtype=torch.int64) for _ in range(2))
             source[edge] = col.long()
             target[edge] = row_of_slot(self.forward)
@@ -72,7 +77,7 @@ class Structure:
         """The same with an edge i→i for every target i that has none, numbered after the others."""
         if self._looped is None:
             source, target = self.ends
-            with lasting():
+            with lasting(*self.forward):
                 lacking = torch.ones(self.targets, dtype=torch.bool, device=source.device)
                 lacking[target[source == target]] = False
                 loops = lacking.nonzero().squeeze(1)
@@ -95,14 +100,24 @@ class Structure:
         return Structure(self.forward.to(device), self.sources, backward=backward)
 
 
-def lasting():
-    """Around tensors made once and kept: made in inference mode, they could never take part in training."""
-    return nullcontext() if torch.compiler.is_compiling() else torch.inference_mode(False)
+def lasting(*given: Tensor) -> AbstractContextManager:
+    """Around tensors made once of these and kept: made in inference mode, they could never take part in
+    training; made under a transform of torch.func's, in nothing else.
+    """
+    return nullcontext() if torch.compiler.is_compiling() else _lasting(*given)
+
+
+@contextmanager
+def _lasting(*given: Tensor) -> Iterator[None]:
+    with torch.inference_mode(False), aside(*given):
+        yield
 
 
 def real(tensor: Tensor) -> bool:
-    """Not one of torch.export's stand-ins, which must not outlive the export."""
-    return torch.compiler.is_dynamo_compiling() or type(tensor) is Tensor
+    """Not a stand-in of torch.export or of a function transform that is compiled, which must not outlive
+    these.
+    """
+    return not transformed() if torch.compiler.is_dynamo_compiling() else type(tensor) is Tensor
 
 
 def group(row: Tensor, col: Tensor, rows: int, cols: int) -> Slots:

@@ -8,7 +8,8 @@ torch's insides are not as expected, its own way is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -23,7 +24,11 @@ try:
         _vmap_decrement_nesting,
         _vmap_increment_nesting,
     )
-    from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_current_functorch_interpreter
+    from torch._functorch.pyfunctorch import (
+        VmapInterpreter,
+        retrieve_current_functorch_interpreter,
+        temporarily_clear_interpreter_stack,
+    )
     from torch._functorch.utils import unwrap_dead_wrappers
     from torch._functorch.vmap import lazy_load_decompositions
     from torch.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
@@ -45,9 +50,24 @@ def alive(tensors: tuple) -> tuple:
     return tensors if VmapInterpreter is None else unwrap_dead_wrappers(tensors)
 
 
+@contextmanager
+def aside(*given: Tensor) -> Iterator[None]:
+    """Around what is made once of `given` and kept: outside of any transform of torch.func's, which would
+    wrap it for good. Not where what is given is wrapped itself.
+    """
+    wrapped = any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in given)
+    if VmapInterpreter is None or wrapped or torch._C._functorch.maybe_current_level() is None:
+        yield
+    else:
+        with temporarily_clear_interpreter_stack():
+            yield
+
+
 def only_vmap() -> bool:
-    """Whether the call is under one vmap and under nothing else of torch.func's."""
-    if VmapInterpreter is None or torch._C._functorch.maybe_current_level() != 1:
+    """Whether the call, which is not compiled, is under one vmap and under nothing else of torch.func's."""
+    if VmapInterpreter is None or torch.compiler.is_compiling():
+        return False
+    if torch._C._functorch.maybe_current_level() != 1:
         return False
     return isinstance(retrieve_current_functorch_interpreter(), VmapInterpreter)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import sparse_operators
+from .compiling import differentiated
 from .fitting import launch
 from .sparse_operators import unobserved
 from .twice import gradients_again
@@ -26,13 +27,14 @@ MOST_PROGRAMS = 65_535  # in a launch's second and third direction
 class Map(NamedTuple):
     """Which φ: `kind` is given, elu or exponential, as `feature_maps_triton.py` defines them.
 
-    Of an exponential: w (features, d), norms |w|²/2 (features,), and what |k|² is multiplied by.
+    Of an exponential: w (features, d); what is taken from the exponents of keys and given to those of
+    queries, (features,); and what |k|² is multiplied by.
     """
 
     kind: str
     features: int
     directions: Tensor | None = None
-    norms: Tensor | None = None
+    taken: Tensor | None = None
     half: float = 0.0
 
 
@@ -40,7 +42,10 @@ def suits(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> bool:
     """Whether the kernels take these: on the GPU, eager or compiled, of a usual width and type."""
     if not sparse_operators.on_gpu(q.device):
         return False
-    if not torch.compiler.is_compiling() and not all(map(unobserved, (q, k, v))):
+    if torch.compiler.is_compiling():
+        if differentiated():
+            return False
+    elif not all(map(unobserved, (q, k, v))):
         return False
     if torch.autograd.forward_ad._current_level >= 0 or not q.numel() or not k.numel() or not v.numel():
         return False
@@ -150,7 +155,7 @@ class Passes:
         span = span_of(length, batch, shape, self.causal)
         splits = -(-length // span)
         states = x.new_empty(batch, splits, shape.state, dtype=torch.float32)
-        given = _or(x, h, tops, self.phi.directions, self.phi.norms, self.rates)
+        given = _or(x, h, tops, self.phi.directions, self.phi.taken, self.rates)
         launch(
             self.kernels.moments,
             lambda block: (shape.groups, splits, batch),
@@ -174,7 +179,7 @@ class Passes:
         den = x.new_empty((batch, length) if queries else (0,), dtype=torch.float32)
         if queries:
             tops = torch.empty_like(den) if self.phi.kind == "exponential" else den
-        given = _or(x, tops, other, other_tops, said, self.phi.directions, self.phi.norms, self.rates)
+        given = _or(x, tops, other, other_tops, said, self.phi.directions, self.phi.taken, self.rates)
         launch(
             self.kernels.apply,
             lambda block: (-(-length // block), batch),
@@ -192,7 +197,7 @@ class Passes:
         batch, length, _ = x.shape
         dx = torch.empty_like(x)
         given = _or(x, h, tops, other, said, other_h, other_tops)
-        given += _or(x, self.phi.directions, self.phi.norms, self.rates)
+        given += _or(x, self.phi.directions, self.phi.taken, self.rates)
         launch(
             self.kernels.pull,
             lambda block: (-(-length // block), batch),
@@ -291,7 +296,7 @@ def feature_step(
     with on(q.device):
         kernels.step[(-(-e // part), batch)](
             q.contiguous(), k.contiguous(), v.contiguous(), after if state is None else state.contiguous(),
-            *_or(q, None if keep is None else keep.contiguous(), phi.directions, phi.norms),
+            *_or(q, None if keep is None else keep.contiguous(), phi.directions, phi.taken),
             after, out, phi.half,
             D=d, E=e, F=features, DP=_wide(d), EP=part, GROUP=group, GROUPS=-(-features // group),
             KIND=phi.kind, FIRST=state is None, KEEP=keep is not None, num_warps=4,

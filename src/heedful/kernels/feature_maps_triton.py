@@ -12,8 +12,8 @@ are taken one by one; a pair at distance t weighs exp(−rate·t). Features come
 
     given         φ(x) = x: features somebody else has made
     elu           φ(x) = elu(x) + 1
-    exponential   φ_f(k) = exp(k·w_f − |w_f|²/2 − s),  s = half·|k|²
-                  φ_f(q) = exp(q·w_f + |w_f|²/2 − s),  s = the largest such exponent of the row
+    exponential   φ_f(k) = exp(k·w_f − c_f − s),  s = half·|k|²
+                  φ_f(q) = exp(q·w_f + c_f − s),  s = the largest such exponent of the row
     square        φ_ab(x) = x_a x_b, for `step` alone (`quadratic_triton.py` has the rest)
 
 A state is S, (features, values) with both rounded up, and behind it z. Products are of float32, but for
@@ -36,11 +36,11 @@ def rows(x, n, here, d, D: tl.constexpr):
 
 @triton.jit
 def exponents(
-    xt, f, w, norms, D: tl.constexpr, DP: tl.constexpr, F: tl.constexpr, QUERIES: tl.constexpr
+    xt, f, w, taken, D: tl.constexpr, DP: tl.constexpr, F: tl.constexpr, QUERIES: tl.constexpr
 ):  # fmt: skip
-    """x·w_f ± |w_f|²/2, (positions, features); −inf beyond the last."""
+    """x·w_f ± c_f, (positions, features); −inf beyond the last."""
     d = tl.arange(0, DP)
-    half = tl.load(norms + f, mask=f < F, other=0)
+    half = tl.load(taken + f, mask=f < F, other=0)
     wt = tl.trans(stored(w, f, f < F, d, D))
     if xt.dtype == tl.float32:
         found = tl.dot(xt, wt, input_precision="tf32x3")
@@ -57,12 +57,12 @@ def exponents(
 
 @triton.jit
 def features(
-    x, xt, n, here, shift, f, w, norms,
+    x, xt, n, here, shift, f, w, taken,
     D: tl.constexpr, DP: tl.constexpr, F: tl.constexpr, KIND: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
     """φ_f(x_n), (positions, features); 0 beyond either's last."""
     if KIND == "exponential":
-        found = tl.exp(exponents(xt, f, w, norms, D, DP, F, QUERIES) - shift[:, None])
+        found = tl.exp(exponents(xt, f, w, taken, D, DP, F, QUERIES) - shift[:, None])
     else:
         found = rows(x, n, here, f, D)
         if KIND == "elu":
@@ -107,7 +107,7 @@ def faded(n, split, span, rate, QUERIES: tl.constexpr):
 
 @triton.jit(do_not_specialize=["length", "span", "splits"])
 def moments(
-    x, y, h, tops, w, norms, rates, states, half, length, span, splits,
+    x, y, h, tops, w, taken, rates, states, half, length, span, splits,
     D: tl.constexpr, E: tl.constexpr, F: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
     GROUP: tl.constexpr, BLOCK: tl.constexpr, KIND: tl.constexpr, QUERIES: tl.constexpr,
     DECAY: tl.constexpr, PRECISION: tl.constexpr,
@@ -123,7 +123,7 @@ def moments(
         here = n < stop
         xt = stored(x, n, here, d, D)
         phi = features(
-            x, xt, n, here, shifts(xt, tops, n, here, half, KIND, QUERIES), f, w, norms,
+            x, xt, n, here, shifts(xt, tops, n, here, half, KIND, QUERIES), f, w, taken,
             D, DP, F, KIND, QUERIES,
         )  # fmt: skip
         if DECAY:  # to the edge at which others will listen
@@ -168,7 +168,7 @@ def carry(
 
 @triton.jit(do_not_specialize=["length", "span", "splits"])
 def apply(
-    x, tops, other, other_tops, said, w, norms, rates, states, out, den, half, length, span, splits,
+    x, tops, other, other_tops, said, w, taken, rates, states, out, den, half, length, span, splits,
     D: tl.constexpr, E: tl.constexpr, F: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
     GROUP: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.constexpr, KIND: tl.constexpr,
     QUERIES: tl.constexpr, CAUSAL: tl.constexpr, DECAY: tl.constexpr, PRECISION: tl.constexpr,
@@ -198,13 +198,13 @@ def apply(
         f = group * GROUP + g
         if KIND == "exponential" and QUERIES:
             # The largest exponent is not known before the last: what was summed is scaled as it grows.
-            found = exponents(xt, f, w, norms, D, DP, F, QUERIES)
+            found = exponents(xt, f, w, taken, D, DP, F, QUERIES)
             top = tl.maximum(shift, tl.max(found, 1))
             less = tl.exp(shift - top)
             total, weight, shift = total * less[:, None], weight * less, top
             phi = tl.where(here[:, None], tl.exp(found - top[:, None]), 0.0)
         else:
-            phi = features(x, xt, n, here, shift, f, w, norms, D, DP, F, KIND, QUERIES)
+            phi = features(x, xt, n, here, shift, f, w, taken, D, DP, F, KIND, QUERIES)
         s = tl.load(states + f[:, None] * EP + e[None, :])
         total = tl.dot(phi, s, total, input_precision=PRECISION)
         weight += tl.sum(phi * tl.load(states + GROUPS * GROUP * EP + f)[None, :], 1)
@@ -229,8 +229,8 @@ def apply(
             score = tl.zeros((BLOCK, BLOCK), tl.float32)
             for group in range(0, GROUPS):
                 f = group * GROUP + g
-                phi = features(x, xt, n, here, shift, f, w, norms, D, DP, F, KIND, QUERIES)
-                heard = features(other, ot, j, there, ashift, f, w, norms, D, DP, F, KIND, not QUERIES)
+                phi = features(x, xt, n, here, shift, f, w, taken, D, DP, F, KIND, QUERIES)
+                heard = features(other, ot, j, there, ashift, f, w, taken, D, DP, F, KIND, not QUERIES)
                 score = tl.dot(phi, tl.trans(heard), score, input_precision=PRECISION)
             score = weighed(score, n, j, there, rate, DECAY, QUERIES)
             weight += tl.sum(score, 1)
@@ -245,7 +245,7 @@ def apply(
 
 @triton.jit(do_not_specialize=["length", "span", "splits"])
 def pull(
-    x, y, h, tops, other, said, other_h, other_tops, w, norms, rates, states, dx, half, length, span, splits,
+    x, y, h, tops, other, said, other_h, other_tops, w, taken, rates, states, dx, half, length, span, splits,
     D: tl.constexpr, E: tl.constexpr, F: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
     GROUP: tl.constexpr, GROUPS: tl.constexpr, BLOCK: tl.constexpr, KIND: tl.constexpr,
     QUERIES: tl.constexpr, CAUSAL: tl.constexpr, DECAY: tl.constexpr, PRECISION: tl.constexpr,
@@ -295,9 +295,9 @@ def pull(
                     pair += tl.load(other_h + j, mask=there, other=0)[None, :]
                 pair = weighed(pair, n, j, there, rate, DECAY, QUERIES)
                 ashift = shifts(ot, other_tops, j, there, half, KIND, not QUERIES)
-                heard = features(other, ot, j, there, ashift, f, w, norms, D, DP, F, KIND, not QUERIES)
+                heard = features(other, ot, j, there, ashift, f, w, taken, D, DP, F, KIND, not QUERIES)
                 change = tl.dot(pair, heard, change, input_precision=PRECISION)
-        phi = features(x, xt, n, here, shift, f, w, norms, D, DP, F, KIND, QUERIES)
+        phi = features(x, xt, n, here, shift, f, w, taken, D, DP, F, KIND, QUERIES)
         if KIND == "exponential":
             change *= phi
             felt += tl.sum(change, 1)
@@ -329,14 +329,14 @@ def divide(gradient, out, den, g, h, length, E: tl.constexpr, EP: tl.constexpr, 
 
 @triton.jit
 def one(
-    x, f, w, norms, D: tl.constexpr, DP: tl.constexpr, F: tl.constexpr,
+    x, f, w, taken, D: tl.constexpr, DP: tl.constexpr, F: tl.constexpr,
     KIND: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
     """φ_f of one row, or its exponents."""
     if KIND == "exponential":
         d = tl.arange(0, DP)
         row = tl.load(x + d, mask=d < D, other=0).to(tl.float32)
-        half = tl.load(norms + f, mask=f < F, other=0)
+        half = tl.load(taken + f, mask=f < F, other=0)
         found = tl.sum(rows(w, f, f < F, d, D) * row[None, :], 1)
         if QUERIES:
             found += half
@@ -355,7 +355,7 @@ def one(
 
 @triton.jit
 def step(
-    q, k, v, before, keep, w, norms, after, out, half,
+    q, k, v, before, keep, w, taken, after, out, half,
     D: tl.constexpr, E: tl.constexpr, F: tl.constexpr, DP: tl.constexpr, EP: tl.constexpr,
     GROUP: tl.constexpr, GROUPS: tl.constexpr, KIND: tl.constexpr, FIRST: tl.constexpr,
     KEEP: tl.constexpr,
@@ -376,12 +376,12 @@ def step(
         shift = half * tl.sum(row * row, 0)
         top = float("-inf")
         for group in range(0, GROUPS):
-            top = tl.maximum(top, tl.max(one(q, group * GROUP + g, w, norms, D, DP, F, KIND, True), 0))
+            top = tl.maximum(top, tl.max(one(q, group * GROUP + g, w, taken, D, DP, F, KIND, True), 0))
     total = tl.zeros((EP,), tl.float32)
     weight = tl.zeros((GROUP,), tl.float32)
     for group in range(0, GROUPS):
         f = group * GROUP + g
-        asks, tells = one(q, f, w, norms, D, DP, F, KIND, True), one(k, f, w, norms, D, DP, F, KIND, False)
+        asks, tells = one(q, f, w, taken, D, DP, F, KIND, True), one(k, f, w, taken, D, DP, F, KIND, False)
         if KIND == "exponential":
             asks, tells = tl.exp(asks - top), tl.exp(tells - shift)
         where = f[:, None] * (E + 1) + e[None, :]

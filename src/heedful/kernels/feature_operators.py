@@ -1,7 +1,7 @@
 """Feature kernels and quadratic ones as operators, which `torch.compile` takes whole.
 
-Eager calls go past them, for they know shorter ways and derivatives of any order. Here every tensor but w and
-the norms has the batch first, which is all that vmap must know.
+Eager calls go past them, for they know shorter ways and derivatives of any order. Here every tensor but those
+of a map has the batch first, which is all that vmap must know.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from torch.utils.flop_counter import register_flop_formula
 
 from . import feature_maps, quadratic
 from .feature_maps import Map, Passes
+from .folding import fold_copies, or_empty, unset, wanted
 
 
 @torch.library.custom_op("heedful::feature_attention", mutates_args=())
 def feature_attention(
     q: Tensor, k: Tensor, v: Tensor, kind: str, features: int, directions: Tensor | None,
-    norms: Tensor | None, half: float, rates: Tensor | None, causal: bool, training: bool,
+    taken: Tensor | None, half: float, rates: Tensor | None, causal: bool, training: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """(out, den, tops, heard); what the backward pass has no use for is empty. Out is wide in training."""
     q, k, v = _contiguous(q, k, v)
-    passes = Passes(Map(kind, features, directions, norms, half), rates, causal, q, v)
+    passes = Passes(Map(kind, features, directions, taken, half), rates, causal, q, v)
     out, den, tops, heard = feature_maps.listen(passes, q, k, v, training)
     if kind != "exponential":  # den again
         tops = den[:, :0].clone()
@@ -31,7 +32,7 @@ def feature_attention(
 
 
 @feature_attention.register_fake
-def _(q, k, v, kind, features, directions, norms, half, rates, causal, training):
+def _(q, k, v, kind, features, directions, taken, half, rates, causal, training):
     (batch, length, d), e = q.shape, v.shape[2]
     shape = feature_maps.shape_of(int(d), int(e), Map(kind, features), q.element_size())
     numbers = q.new_empty((batch, length), dtype=torch.float32)
@@ -46,22 +47,22 @@ def _(q, k, v, kind, features, directions, norms, half, rates, causal, training)
 @torch.library.custom_op("heedful::feature_attention_backward", mutates_args=())
 def feature_attention_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, den: Tensor, tops: Tensor, heard: Tensor,
-    kind: str, features: int, directions: Tensor | None, norms: Tensor | None, half: float,
+    kind: str, features: int, directions: Tensor | None, taken: Tensor | None, half: float,
     rates: Tensor | None, causal: bool, needs: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of (q, k, v), those not needed empty."""
     q, k, v = _contiguous(q, k, v)
-    passes = Passes(Map(kind, features, directions, norms, half), rates, causal, q, v)
+    passes = Passes(Map(kind, features, directions, taken, half), rates, causal, q, v)
     kept = out, den, tops if kind == "exponential" else den, None if causal else heard
     found = feature_maps.gradients(passes, needs, q, k, v, *kept, gradient.contiguous())
-    return _or_empty(found, (q, k, v))
+    return or_empty(found, (q, k, v))
 
 
 @feature_attention_backward.register_fake
 def _(
-    gradient, q, k, v, out, den, tops, heard, kind, features, directions, norms, half, rates, causal, needs
+    gradient, q, k, v, out, den, tops, heard, kind, features, directions, taken, half, rates, causal, needs
 ):
-    return _unset((q, k, v), needs)
+    return unset((q, k, v), needs)
 
 
 @torch.library.custom_op("heedful::quadratic_attention", mutates_args=())
@@ -84,42 +85,31 @@ def quadratic_attention_backward(
     needs: Sequence[bool],
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     q, k, v, c = _contiguous(q, k, v, c)
-    return _or_empty(quadratic.gradients(needs, q, k, v, c, out, den, gradient, causal), (q, k, v))
+    return or_empty(quadratic.gradients(needs, q, k, v, c, out, den, gradient, causal), (q, k, v))
 
 
 @quadratic_attention_backward.register_fake
 def _(gradient, q, k, v, c, out, den, causal, needs):
-    return _unset((q, k, v), needs)
+    return unset((q, k, v), needs)
 
 
 @torch.library.custom_op("heedful::feature_step", mutates_args=())
 def feature_step(
     q: Tensor, k: Tensor, v: Tensor, kind: str, features: int, directions: Tensor | None,
-    norms: Tensor | None, half: float, state: Tensor | None, keep: Tensor | None,
+    taken: Tensor | None, half: float, state: Tensor | None, keep: Tensor | None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out, state after); it passes no gradients."""
-    return feature_maps.feature_step(q, k, v, Map(kind, features, directions, norms, half), state, keep)
+    return feature_maps.feature_step(q, k, v, Map(kind, features, directions, taken, half), state, keep)
 
 
 @feature_step.register_fake
-def _(q, k, v, kind, features, directions, norms, half, state, keep):
+def _(q, k, v, kind, features, directions, taken, half, state, keep):
     (batch, e) = v.shape
     return v.new_empty((batch, e)), v.new_empty((batch, features, e + 1), dtype=torch.float32)
 
 
 def _contiguous(*tensors: Tensor) -> list[Tensor]:
     return [x.contiguous() for x in tensors]
-
-
-def _unset(tensors: tuple, needs: Sequence[bool]) -> tuple:
-    return tuple(
-        x.new_empty(x.shape if needed else (x.shape[0], 0, 0))
-        for x, needed in zip(tensors, needs, strict=True)
-    )
-
-
-def _or_empty(found: tuple, tensors: tuple) -> tuple:
-    return tuple(x.new_empty(len(x), 0, 0) if g is None else g for g, x in zip(found, tensors, strict=True))
 
 
 # Gradients
@@ -133,20 +123,16 @@ def _keep(ctx, inputs, output):
     ctx.set_materialize_grads(False)
 
 
-def _wanted(found, needs) -> list[Tensor | None]:
-    return [g if needed else None for g, needed in zip(found, needs, strict=True)]
-
-
 def _back_through_features(ctx, gradient, *_):
     if gradient is None:
         return (None,) * 11
-    q, k, v, directions, norms, rates, *kept = ctx.saved_tensors
+    q, k, v, directions, taken, rates, *kept = ctx.saved_tensors
     kind, features, half, causal, _ = ctx.settings
     needs = list(ctx.needs_input_grad[:3])
     found = feature_attention_backward(
-        gradient, q, k, v, *kept, kind, features, directions, norms, half, rates, causal, needs
+        gradient, q, k, v, *kept, kind, features, directions, taken, half, rates, causal, needs
     )
-    return *_wanted(found, needs), *(None,) * 8
+    return *wanted(found, needs), *(None,) * 8
 
 
 def _back_through_squares(ctx, gradient, *_):
@@ -154,7 +140,7 @@ def _back_through_squares(ctx, gradient, *_):
         return (None,) * 5
     needs = list(ctx.needs_input_grad[:3])
     found = quadratic_attention_backward(gradient, *ctx.saved_tensors, *ctx.settings, needs)
-    return *_wanted(found, needs), None, None
+    return *wanted(found, needs), None, None
 
 
 feature_attention.register_autograd(_back_through_features, setup_context=_keep)
@@ -164,26 +150,6 @@ quadratic_attention.register_autograd(_back_through_squares, setup_context=_keep
 # vmap: copies are more of a batch
 
 
-def _folding(operator, constant: tuple[str, ...] = ("directions", "norms")):
-    names = [argument.name for argument in operator._opoverload._schema.arguments]
-
-    def rule(info, in_dims, *arguments):
-        size = info.batch_size
-
-        def folded(name, x, dim):
-            if not isinstance(x, Tensor) or (name in constant and dim is None):
-                return x
-            if name in constant:
-                raise NotImplementedError(f"{operator._name}: a copy cannot have {name} of its own.")
-            x = x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
-            return x.flatten(0, 1)
-
-        found = operator(*map(folded, names, arguments, in_dims))
-        return tuple(x.unflatten(0, (size, -1)) for x in found), (0,) * len(found)
-
-    operator.register_vmap(rule)
-
-
 for _operator in (
     feature_attention,
     feature_attention_backward,
@@ -191,7 +157,7 @@ for _operator in (
     quadratic_attention_backward,
     feature_step,
 ):
-    _folding(_operator)
+    fold_copies(_operator, constant=("directions", "taken"))
 
 
 # FLOPs: two for each product of a feature and a number said, once to add up and once to listen

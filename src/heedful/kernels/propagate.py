@@ -15,6 +15,7 @@ gradient will be asked for. Shapes: x (sources, heads, features), w (edges, head
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -23,8 +24,9 @@ from torch.autograd import forward_ad
 from torch.utils.flop_counter import register_flop_formula
 
 from . import batching
+from .compiling import differentiated
 from .parallel import over_rows
-from .sparse_operators import on_gpu
+from .sparse_operators import on_gpu, unobserved
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -40,9 +42,11 @@ def propagate(
     weight: Tensor | None,
 ) -> Tensor:
     """out[i, h] = Σ_s weight[edge[s], h] · x[col[s], h] over row i's slots s: (targets, heads, features)."""
+    if torch.compiler.is_compiling() and differentiated():  # which operators do not go through
+        return _propagate_plain(rowptr, col, edge, x, weight)
     if _differentiated(x, weight):
         return batching.apply(_Propagate, rowptr, col, edge, colptr, row, edge_transposed, x, weight)
-    return _propagate(rowptr, col, edge, colptr, row, edge_transposed, x, weight)
+    return _shortest(_propagate, x, weight)(rowptr, col, edge, colptr, row, edge_transposed, x, weight)
 
 
 def edge_dot(
@@ -56,9 +60,11 @@ def edge_dot(
     x: Tensor,
 ) -> Tensor:
     """out[edge[s], h] = ⟨g[i, h], x[col[s], h]⟩ for every slot s of row i; (edges, heads)."""
+    if torch.compiler.is_compiling() and differentiated():
+        return _edge_dot_plain(rowptr, col, edge, g, x)
     if _differentiated(g, x):
         return batching.apply(_EdgeDot, rowptr, col, edge, colptr, row, edge_transposed, g, x)
-    return _edge_dot(rowptr, col, edge, colptr, row, edge_transposed, g, x)
+    return _shortest(_edge_dot, g, x)(rowptr, col, edge, colptr, row, edge_transposed, g, x)
 
 
 def _differentiated(a: Tensor, b: Tensor | None) -> bool:
@@ -69,8 +75,14 @@ def _differentiated(a: Tensor, b: Tensor | None) -> bool:
     return wanted or forward_ad._current_level >= 0 or torch._C._functorch.maybe_current_level() is not None
 
 
-@torch.library.custom_op("heedful::propagate", mutates_args=())
-def _propagate(
+def _shortest(operator: Callable, a: Tensor, b: Tensor | None) -> Callable:
+    """The operator, or where nobody watches torch's dispatcher what it runs: 20 µs less."""
+    if torch.compiler.is_compiling() or not all(unobserved(x) for x in (a, b) if x is not None):
+        return operator
+    return _RUNS[operator]
+
+
+def _sum_rows(
     rowptr: Tensor,
     col: Tensor,
     edge: Tensor,
@@ -88,7 +100,7 @@ def _propagate(
         propagate_triton.propagate(rowptr, col, edge, x, weight, out)
         return out
     if x.dtype in LOW_PRECISION:
-        wide = _propagate(
+        wide = _sum_rows(
             rowptr, col, edge, None, None, None, x.float(), None if weight is None else weight.float()
         )
         return wide.to(x.dtype)
@@ -118,8 +130,7 @@ def _loops(work: int, heads: int, features: int, shared: bool):
     return shaped or (propagate_numba.add_weighted_rows, propagate_numba.add_rows)
 
 
-@torch.library.custom_op("heedful::edge_dot", mutates_args=())
-def _edge_dot(
+def _dot_rows(
     rowptr: Tensor,
     col: Tensor,
     edge: Tensor,
@@ -134,7 +145,7 @@ def _edge_dot(
 
         return propagate_triton.edge_dot(rowptr, col, edge, g, x)
     if x.dtype in LOW_PRECISION:
-        return _edge_dot(rowptr, col, edge, None, None, None, g.float(), x.float()).to(x.dtype)
+        return _dot_rows(rowptr, col, edge, None, None, None, g.float(), x.float()).to(x.dtype)
     if x.device.type != "cpu":
         return _edge_dot_plain(rowptr, col, edge, g, x)
 
@@ -144,6 +155,11 @@ def _edge_dot(
     arrays = (col.numpy(), edge.numpy(), g.contiguous().numpy(), x.contiguous().numpy(), out.numpy())
     over_rows(kernels.dot_rows, rowptr.numpy(), *arrays, work=col.shape[0] * x.shape[1] * x.shape[2])
     return out
+
+
+_propagate = torch.library.custom_op("heedful::propagate", _sum_rows, mutates_args=())
+_edge_dot = torch.library.custom_op("heedful::edge_dot", _dot_rows, mutates_args=())
+_RUNS = {_propagate: _sum_rows, _edge_dot: _dot_rows}
 
 
 # Plain torch, for devices without a kernel of their own.
@@ -289,7 +305,7 @@ def _unbatched(in_dims, inputs):
 
 def _forward(operator):
     def forward(rowptr, col, edge, colptr, row, edge_transposed, a, b):
-        return operator(rowptr, col, edge, colptr, row, edge_transposed, a, b)
+        return _shortest(operator, a, b)(rowptr, col, edge, colptr, row, edge_transposed, a, b)
 
     return staticmethod(forward)
 

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from . import batching, sparse_operators  # (registers torch.ops.heedful.sparse_forward and _backward)
+from .compiling import differentiated_in_copies, pushed_forward
 from .sparse_composite import sparse_composite
 
 KINDS = ("additive", "additive_v2", "dot", "power", "uniform")
@@ -96,8 +97,12 @@ def sparse_attention(
         kind, float(slope), int(degree), float(dropout), bool(implied), save, lazy,
         *operands, seed if dropout else None, *structure[:3], colptr, row, edge_transposed,
     )  # fmt: skip
-    compiling = torch.compiler.is_compiling()
-    out = _Compiled.apply(*arguments)[0] if compiling else batching.apply(_Sparse, *arguments)[0]
+    if not torch.compiler.is_compiling():
+        out = batching.apply(_Sparse, *arguments)[0]
+    elif pushed_forward() or differentiated_in_copies():
+        out = _composite_of(arguments[:SETTINGS], arguments[SETTINGS:], operands)
+    else:
+        out = _Compiled.apply(*arguments)[0]
     return out if out.dtype == v.dtype else out.to(v.dtype)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..attention.decode import step
-from ..attention.similarity import Polynomial, Softmax
+from ..attention.similarity import Polynomial, RandomFeatures, Softmax
 from ..attention.strategies import ScanState
 from ..nn import Attention, LearnedPositions
 from ..nn.checks import check_count
@@ -47,7 +47,7 @@ class GPTStep(nn.Module):
         if isinstance(gpt.positions, LearnedPositions) and room > len(gpt.positions.weight):
             raise ValueError(f"GPTStep(room={room}): the model has learned {gpt.block} positions.")
         self.gpt, self.room, self.back = gpt, room, back
-        self.kernel, self.sized = kernel, isinstance(similarity, Polynomial)
+        self.kernel, self.sized = kernel, isinstance(similarity, Polynomial | RandomFeatures)
 
     def initial_state(self, rows: int) -> tuple[Tensor, ...]:
         """What nobody has spoken to yet."""
@@ -60,9 +60,10 @@ class GPTStep(nn.Module):
             features = layer.similarity.feature_count(layer.head_dim)
             wide = torch.promote_types(like.dtype, torch.float32)
             found.append(like.new_zeros(rows, layer.heads, features, layer.head_dim + 1, dtype=wide))
-            if self.sized:  # the longest key so far: any longer one replaces the smallest power of two
-                smallest = torch.finfo(wide).tiny
-                found.append(like.new_full((rows, layer.heads, 1, 1), smallest, dtype=wide))
+            if self.sized:  # what was taken out of the keys so far: so little that any key takes out more
+                limits, powers = torch.finfo(wide), isinstance(layer.similarity, Polynomial)
+                shape = rows, layer.heads, 1, 1 if powers else features
+                found.append(like.new_full(shape, limits.tiny if powers else limits.min / 2, dtype=wide))
         return tuple(found)
 
     def forward(

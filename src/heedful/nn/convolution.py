@@ -27,7 +27,9 @@ def pad(x: Tensor, pads: Sequence[tuple[int, int]], mode: str = "zeros") -> Tens
     replicate [1, 1, 1, 2, 3, 3, 3]
     """
     check_choice("pad", "mode", mode, MODES)
-    for (before, after), size in zip(reversed(pads), reversed(x.shape), strict=False):
+    if len(pads) > x.dim():
+        raise ValueError(f"pad(): pads has {len(pads)} dimensions, x only {x.dim()}.")
+    for (before, after), size in zip(pads, x.shape[x.dim() - len(pads) :], strict=True):
         most = {"circular": size, "reflect": size - 1}.get(mode)
         if most is not None and max(before, after) > most:
             raise ValueError(

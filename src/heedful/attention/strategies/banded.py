@@ -1,6 +1,7 @@
 """Windows by blocks: a block of queries meets only the keys within its reach, all in one batched product.
 
 O(N·w) time and memory for any pattern that reaches no farther than w, whatever the similarity and position.
+On a GPU the kernel of tiles does just that, and runs (`by_tiles.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 from ..cost import Cost
 from ..transforms import recompute, slices
 from .base import Strategy, divide, no_pairs
+from .by_tiles import by_tiles, takes, tiles_backward_cost, tiles_cost
 from .reference import pair_flops, prepare_launches
 from .tiled import SCORES_AT_ONCE
 
@@ -33,7 +35,12 @@ class Banded(Strategy):
             return f"{problem.neighbors.name} reaches across all {problem.keys:,} keys"
         return None
 
+    def flavor(self, problem):
+        return "tiles" if takes(problem) else self.name
+
     def cost(self, problem):
+        if takes(problem):
+            return tiles_cost(problem)
         left, right = problem.band
         block = block_length(left, right)
         pairs = problem.rows * -(-problem.queries // block) * block * (block + left + right)
@@ -54,6 +61,13 @@ class Banded(Strategy):
             3 * problem.item * wide * min(pairs, SCORES_AT_ONCE),
             24 * groups + 10 + prepare_launches(problem),
         )
+
+    def backward_cost(self, problem):
+        return tiles_backward_cost(problem) if takes(problem) else super().backward_cost(problem)
+
+    def __call__(self, call):
+        out = by_tiles(call)
+        return super().__call__(call) if out is None else out
 
     def run(self, call):
         query, key = call.similarity.prepare(call.query, call.key)

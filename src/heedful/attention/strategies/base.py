@@ -95,6 +95,10 @@ class Strategy:
         """The forward pass."""
         raise NotImplementedError
 
+    def gives_way(self, problem: Problem) -> tuple[str, str] | None:
+        """(to which strategy, why), if the planner is to take that one where it can run, though slower."""
+        return None
+
     def backward_cost(self, problem: Problem) -> Cost:
         """The backward pass; by default recompute, then twice the products."""
         return self.cost(problem).times(3, memory=2)
@@ -113,6 +117,8 @@ class Strategy:
                 key=call.key.repeat_interleave(repeats, -3),
                 value=call.value.repeat_interleave(repeats, -3),
             )
+        if call.similarity.map == "exponential":
+            call = replace(call, similarity=call.similarity.fitted(call.key))
         out = self.run(call)
         return out if out.dtype == dtype else out.to(dtype)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...kernels import feature_maps, feature_operators, quadratic
+from ...kernels import feature_maps, feature_operators, quadratic, sparse_operators
 from ...kernels.feature_maps import Map, feature_attention, feature_step
 from ...kernels.quadratic import quadratic_attention
 from ..cost import TRANSCENDENTAL, Cost
@@ -142,6 +142,12 @@ def expanded_step(
     return out.unflatten(0, lead)[..., None, :], after.unflatten(0, lead)
 
 
+def keeps_state(call: Call) -> bool:
+    """Whether the kernels will take tokens that come after this call, if they may."""
+    narrow = max(call.query.shape[-1], call.value.shape[-1]) <= feature_maps.WIDEST
+    return sparse_operators.on_gpu(call.query.device) and narrow and not exporting()
+
+
 def _same(x: Tensor) -> Tensor:
     return x
 
@@ -161,8 +167,8 @@ def _mapped(
     if isinstance(similarity, EluKernel):
         return Map("elu", query.shape[-1]), query, key
     if isinstance(similarity, RandomFeatures):
-        directions, norms, half = similarity.table(query.shape[-1], query.device)
-        return Map("exponential", similarity.size, directions, norms, half), query, key
+        directions, taken, half = similarity.table(query.shape[-1], query.device)
+        return Map("exponential", similarity.size, directions, taken, half), query, key
     query, key = prepared or similarity.prepare(query.float(), key.float())
     query, key = similarity.query_features(query), similarity.key_features(key)
     return Map("given", query.shape[-1]), query, key
@@ -172,7 +178,7 @@ def _quadratic(constant: float, query: Tensor, key: Tensor, value: Tensor, causa
     """Lengths are taken out first, as in `Polynomial.prepare`: weights may be multiplied by any number a
     listener, so q, k and the constant are divided by powers of two, which is exact, and no square overflows.
     """
-    size_q, size_k = _size(query, constant), _size(key, constant).amax(-2, keepdim=True)
+    size_q, size_k = length_of(query, constant), length_of(key, constant).amax(-2, keepdim=True)
     query, key = query / size_q.to(query.dtype), key / size_k.to(key.dtype)
     q, k, v, c = (x.flatten(0, -3) for x in (query, key, value, constant / (size_q * size_k)))
     if torch.compiler.is_compiling():
@@ -180,7 +186,7 @@ def _quadratic(constant: float, query: Tensor, key: Tensor, value: Tensor, causa
     return quadratic_attention(q, k, v, c.squeeze(-1), causal)
 
 
-def _size(x: Tensor, constant: float) -> Tensor:
+def length_of(x: Tensor, constant: float) -> Tensor:
     """The length of each row with the root of the constant behind it, up to the next power of two."""
     length = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True, dtype=torch.float32)
     if constant:

@@ -27,7 +27,9 @@ def feature_flops(problem) -> float:
         return problem.similarity.features * problem.similarity.degree
     if problem.similarity.kind == "uniform":
         return 0
-    return problem.similarity.features * (2 * problem.dim + TRANSCENDENTAL)
+    # Of exponentials the largest of all keys is found first: half of all rows are expanded twice.
+    once = 2 * problem.dim + TRANSCENDENTAL
+    return problem.similarity.features * (once + problem.dim * (problem.similarity.map == "exponential"))
 
 
 def mean_cost(problem) -> Cost:

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...kernels.compiling import constant_to_compiler
 from ..cost import TRANSCENDENTAL, Cost
-from ..transforms import constant_to_compiler, lasting
+from ..transforms import lasting
 from .base import Strategy, no_pairs
-from .fused import scaled
+from .fused import needs_mask, scaled
+from .squares import AT_ONCE, squares
 
 SHAPES = 256  # compiled for each; past eight torch would run without its kernel, a hundred times slower
 # Fewer queries go to another kernel of torch's, whose rows are the queries of all heads that share a key: of
@@ -27,6 +29,8 @@ WIDE = 64  # features up to which any number is as good as a power of two
 PRODUCTS, WIDEST = "'tf32x3'", 128
 LEAST = 32  # features that a block takes as long for as for fewer
 BLOCK = 128  # queries, and keys, that are looked at or left out together
+ANEW = 12  # launches like its own, which are long: the 55 operations that find a mask's blocks at every call
+A_ROW_A_HEAD = torch.__version__ < "2.11"  # versions compare by number; older ones cannot look up row 0
 LOOKUP = 96  # what it takes to find a pair's entry in a table, in multiplications
 
 
@@ -53,6 +57,12 @@ class Flex(Strategy):
             return "FlexAttention trains on the GPU only"
         return None
 
+    def gives_way(self, problem):
+        # Without a gradient float32 is up to twice as fast here, but lengths then change from call to call.
+        if problem.device == "cuda" and not needs_mask(problem):
+            return "fused", "it compiles for seconds at every new length"
+        return None
+
     def cost(self, problem):
         pairs = problem.rows * problem.queries * problem.keys
         if problem.device == "cpu":
@@ -67,11 +77,12 @@ class Flex(Strategy):
         dims = max(_width(problem.dim), LEAST) + max(_width(problem.value_dim), LEAST)
         # Without tensor cores heads of 128 took six times as long; wider ones were not raced.
         dims *= 12 if max(problem.dim, problem.value_dim) > WIDEST and problem.item > 2 else 1
+        looked_at = 0 if pattern.lasting else 9 * min(problem.queries * problem.keys, AT_ONCE)
         return Cost(
             pairs * (2 * dims + TRANSCENDENTAL + LOOKUP * placed),
             problem.tensor_bytes,
-            problem.queries * problem.keys / BLOCK**2 * 8,
-            6 + 2 * placed,
+            problem.queries * problem.keys / BLOCK**2 * 8 + looked_at,
+            6 + 2 * placed + (0 if pattern.lasting else ANEW),
         )
 
     def run(self, call):
@@ -87,6 +98,9 @@ class Flex(Strategy):
         if not torch.is_grad_enabled():  # FlexAttention refuses what could want a gradient, wanted or not
             query, key, value = query.detach(), key.detach(), value.detach()
             table = None if table is None else table.detach()
+
+        if table is not None and A_ROW_A_HEAD:
+            table = table.expand(call.heads, -1).contiguous()
 
         def score_mod(score, batch, head, q_index, k_index):
             return score + table[head if table.shape[0] > 1 else 0, q_index + keys - 1 - k_index]
@@ -136,15 +150,29 @@ def _width(features: int) -> int:
 @lru_cache(32)
 def _blocks(neighbors, queries: int, keys: int, device: torch.device):
     """Which blocks of pairs hold any, kept: making it takes longer than many a call."""
-    from torch.nn.attention.flex_attention import create_block_mask
+    from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
     shift = keys - queries
 
     def mask_mod(batch, head, q_index, k_index):
         return neighbors.allows(q_index + shift, k_index, queries, keys)
 
-    with lasting():
+    if torch.compiler.is_compiling():  # then torch's own keeps no pairs
         return create_block_mask(mask_mod, None, None, queries, keys, device=device)
+    with lasting():
+        heard = torch.zeros(-(-queries // BLOCK), -(-keys // BLOCK), dtype=torch.int64, device=device)
+        for top, left, cut in squares(neighbors, queries, keys, BLOCK, device):
+            heard[top : top + cut.shape[0], left : left + cut.shape[1]] = cut.sum((-2, -1))
+        whole = heard == BLOCK * BLOCK
+        return BlockMask.from_kv_blocks(
+            *_listed((heard > 0) & ~whole), *_listed(whole), BLOCK, mask_mod, (queries, keys)
+        )
+
+
+def _listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """How many of each row's blocks are asked for, and which, first; with dimensions for batch and heads."""
+    order = torch.argsort(blocks.byte(), dim=-1, descending=True, stable=True)
+    return blocks.sum(-1).int()[None, None], order.int()[None, None]
 
 
 @cache

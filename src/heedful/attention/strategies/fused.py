@@ -33,7 +33,7 @@ class Fused(Strategy):
     def flavor(self, problem):
         if problem.dropout:
             return "fused with dropout"
-        return "fused with a mask" if _masked(problem) else self.name
+        return "fused with a mask" if needs_mask(problem) else self.name
 
     def cost(self, problem):
         pairs = problem.rows * problem.queries * problem.keys
@@ -41,7 +41,7 @@ class Fused(Strategy):
             masked = problem.position is not None or not problem.neighbors.complete
             size, passes = problem.item * pairs, 4 + masked
             return Cost(pairs * pair_flops(problem), traffic(size, passes), 3 * size, 12)
-        masked = _masked(problem)
+        masked = needs_mask(problem)
         pairs *= 1 if masked or problem.neighbors.complete else 0.5
         mask = _mask_size(problem) if masked else 0
         # Made once for all heads or for each, then read for every pair; offsets are int64. By the times
@@ -141,7 +141,7 @@ def plainly_causal(facts, queries: int, keys: int) -> bool:
     return low == 0 and high == inf
 
 
-def _masked(problem) -> bool:
+def needs_mask(problem) -> bool:
     """Whether torch's kernel must be given a mask: it knows everyone and the whole past without."""
     plain = problem.neighbors.complete or plainly_causal(problem.neighbors, problem.queries, problem.keys)
     return not plain or problem.position is not None

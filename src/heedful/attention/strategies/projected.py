@@ -61,9 +61,11 @@ class Projected(Strategy):
                     f"keys, got {x.shape[-2]}."
                 )
             return projection.to(x) @ x
-        runs = torch.arange(x.shape[-2], device=x.device) * self.rank // x.shape[-2]
+        length = x.shape[-2]
+        runs = torch.arange(length, device=x.device) * self.rank // length
         total = x.new_zeros(x.shape[:-2] + (self.rank, x.shape[-1])).index_add(-2, runs, x)
-        return total / torch.bincount(runs, minlength=self.rank).to(x.dtype)[:, None]
+        ends = (torch.arange(self.rank + 1, device=x.device) * length + self.rank - 1) // self.rank
+        return total / ends.diff().to(x.dtype)[:, None]
 
     def __repr__(self):
         return f"Projected(rank={self.rank})"

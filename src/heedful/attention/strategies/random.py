@@ -42,7 +42,7 @@ class Random(Strategy):
         scale = call.similarity.resolved(call.query.shape[-1])
         kernel = RandomFeatures(self.features, scale=scale, seed=self.seed)
         way = Factored() if call.facts.complete else Scan()
-        return way.run(replace(call, similarity=kernel))
+        return way(replace(call, similarity=kernel))
 
     def __repr__(self):
         return f"Random(features={self.features})"

@@ -16,10 +16,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..cost import Cost, traffic
-from ..similarity import Polynomial
+from ..similarity import Polynomial, RandomFeatures
 from ..transforms import recompute
 from .base import Call, Strategy, at_once, divide_ones, no_kernel, with_ones
-from .expanded import expanded, expanded_step, expands, features_cost, quadratic_cost
+from .expanded import (
+    expanded,
+    expanded_step,
+    expands,
+    features_cost,
+    keeps_state,
+    quadratic_cost,
+)
 from .factored import feature_flops
 from .reference import prepare_launches
 
@@ -33,8 +40,9 @@ def chunk_length(features: int) -> int:
 class ScanState:
     """What a listener needs to know of the past: Σ decayed φ(k)[v, 1]ᵀ, (..., H, features, e + 1).
 
-    Its size is constant. The last column is the normaliser. `size` is the factor the keys were divided by
-    (see `Polynomial.prepare`).
+    Its size is constant. The last column is the normaliser. `size` is what was taken out of the keys: the
+    factor they were divided by (see `Polynomial.prepare`), or of each feature's exponents the largest (see
+    `RandomFeatures.fitted`; None where the GPU's kernels took a constant).
     """
 
     total: Tensor
@@ -49,9 +57,10 @@ class Scan(Strategy):
         reason = no_kernel(problem)
         if reason:
             return reason
-        interval = problem.neighbors.interval
-        if interval is None or tuple(interval) != (0, math.inf):
-            return f"{problem.neighbors.name} is not the whole past"
+        pattern, last = problem.neighbors, problem.queries == 1  # who stands last and hears everyone
+        past = pattern.interval is not None and tuple(pattern.interval) == (0, math.inf)
+        if not past and not (pattern.complete and last):
+            return f"{pattern.name} is not the whole past"
         if problem.position is not None and not problem.position.decay:
             return f"{problem.position.name} does not decay geometrically"
         return None
@@ -129,15 +138,26 @@ class Scan(Strategy):
                 factor = (state.size / size) ** similarity.degree
             key = similarity.append_root(call.key, sign=True) / size
             prepared = similarity.prepare_query(call.query), key
-        found = expanded_step(call, total, factor, prepared)
-        if found is not None:
-            return found[0], ScanState(found[1], size, length)
+        if isinstance(similarity, RandomFeatures) and _measured(call, state):
+            before = None if state is None else state.size
+            similarity = similarity.fitted(call.key, before)
+            size = similarity.taken(call.key)
+            factor = None if before is None else torch.exp(before - size).mT
+        else:
+            found = expanded_step(call, total, factor, prepared)
+            if found is not None:
+                return found[0], ScanState(found[1], size, length)
         query, key = prepared or similarity.prepare(call.query, call.key)
         if total is not None and factor is not None:
             total = total * factor
         features = similarity.feature_count(call.query.shape[-1])
         out, total = _chunks(similarity, _decay(call), query, key, with_ones(call.value), total, features)
         return out, ScanState(total, size, length)
+
+
+def _measured(call: Call, state: ScanState | None) -> bool:
+    """Whether a total of random features is measured by its keys; what kernels may add to is not."""
+    return not keeps_state(call) if state is None else state.size is not None
 
 
 def _averages(similarity, position, device: str) -> bool:

@@ -17,15 +17,16 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ...kernels.compiling import pushed_forward
 from ...kernels.twice import gradients_again
-from ..transforms import fixed, forward_mode_active, functorch_active
+from ..transforms import forward_mode_active, functorch_active
 
 
 def sdpa(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> Tensor:
     """softmax(scale·q·k + mask) v for (batch, heads, length, dim); key and value may have fewer heads."""
-    grouped = fixed(key.shape[-3] != query.shape[-3])
+    grouped = True if key.shape[-3] != query.shape[-3] else False  # noqa: SIM210 - heads may be symbols
     learned = mask is not None and mask.requires_grad
     wanted = query.requires_grad or key.requires_grad or value.requires_grad or learned
     wanted = wanted and torch.is_grad_enabled()
@@ -36,6 +37,8 @@ def sdpa(
         query, scale = query * scale, 1.0
     options: dict[str, Any] = {"is_causal": causal, "scale": scale, "enable_gqa": grouped}
     if torch.compiler.is_compiling():
+        if pushed_forward():
+            return _composite(query, key, value, mask, options)
         return F.scaled_dot_product_attention(query, key, value, mask, **options)
     if functorch_active() or forward_mode_active():
         return _composite(query, key, value, mask, options)
@@ -91,7 +94,7 @@ def _mended(gradients, outer):
     if node is None or outer[0] is None:  # also where a compiled backward pass has no records any more
         return None
     query, key, value, mask = _saved(node)
-    grouped = fixed(key.shape[-3] != query.shape[-3])
+    grouped = True if key.shape[-3] != query.shape[-3] else False  # noqa: SIM210 - heads may be symbols
     options = {"is_causal": node._saved_is_causal, "scale": node._saved_scale, "enable_gqa": grouped}
     wanted = [gradient is not None for gradient in gradients[:3]]
     found = _composite_gradients((query, key, value), mask, options, wanted, outer[0])

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ...kernels.parallel import WORTH_A_THREAD
 from ...kernels.sparse import Structure, sparse_attention
-from ...kernels.sparse_operators import WORTH_A_SHAPE
+from ...kernels.sparse_operators import WORTH_A_SHAPE, on_gpu
 from ..cost import TRANSCENDENTAL, Cost
 from .base import Strategy
 from .reference import edge_bias, prepare_launches
@@ -29,6 +29,7 @@ BACKWARD = {"additive": 1.5, "uniform": 1.8, "dot": 2.6, "additive_v2": 3.0, "po
 WIDEST = 4096  # features a head that a GPU program's registers hold
 WORTH_ROOM = 1 << 14
 ROW = 4096  # bytes of a row that registers and the first cache have room for
+LISTING = 23, 5000  # launches, and FLOPs that take as long as a pair, to list a mask, as every call does
 MOST_EDGES = 1 << 28  # listing more than this many pairs is not what an edge list is for
 
 
@@ -55,9 +56,17 @@ class Sparse(Strategy):
 
     def flavor(self, problem):
         extras = problem.neighbors.attributes or problem.position
-        return "sparse additive" if problem.similarity.kind == "additive" and not extras else self.name
+        plain = problem.neighbors.lasting and not extras
+        return "sparse additive" if problem.similarity.kind == "additive" and plain else self.name
 
     def cost(self, problem):
+        once = self._pass(problem)
+        if problem.neighbors.lasting:
+            return once
+        launches, each = LISTING
+        return once + Cost(each * problem.neighbors.pairs, 0, 0, launches)
+
+    def _pass(self, problem):
         edges, kind = problem.rows * problem.neighbors.pairs, problem.similarity.kind
         dim, value_dim = problem.dim, problem.value_dim
         if problem.device == "cpu":  # as `_in_good_shapes` fills them
@@ -79,10 +88,12 @@ class Sparse(Strategy):
         )
 
     def backward_cost(self, problem):
-        return self.cost(problem).times(BACKWARD[problem.similarity.kind], memory=2)
+        return self._pass(problem).times(BACKWARD[problem.similarity.kind], memory=2)
 
     def run(self, call):
         graph = call.neighbors.graph(call.queries, call.keys, call.query.device)
+        if _is_mean(call, graph):
+            return graph.propagate(call.value) / graph.in_degree().clamp(min=1).to(call.value.dtype)[:, None]
         similarity, lead = call.similarity, call.query.shape[:-2]
         extra = None if similarity.kind == "uniform" else graph.key
         if similarity.kind == "power":
@@ -115,6 +126,19 @@ class Sparse(Strategy):
 
         out = _in_good_shapes(similarity.kind, operands, graph.edges, attention, whole=call.dropout > 0)
         return out.transpose(0, 1).unflatten(0, lead)
+
+
+def _is_mean(call, graph) -> bool:
+    """A plain mean, which on a GPU is a sum: fewer launches, and neither a maximum nor weights to keep.
+
+    Half precision would be summed wide but rounded before it is divided.
+    """
+    return (
+        call.similarity.kind == "uniform"
+        and on_gpu(call.value.device)
+        and call.value.dtype in (torch.float32, torch.float64)
+        and not (call.dropout or graph.attributes or call.position)
+    )
 
 
 class _Operands(NamedTuple):

@@ -1,7 +1,7 @@
 """The defining formula a band of rows at a time, each band recomputed in the backward pass: O(N·tile) memory.
 
 Takes any similarity, position and pattern, and looks only at the run of keys a band can hear, so windows and
-packed segments cost what they should.
+packed segments cost what they should. On a GPU a tile is what a kernel holds (`by_tiles.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ..cost import Cost
 from ..neighbors import Tile
 from ..transforms import recompute, slices
 from .base import Strategy, attend_block, no_pairs
+from .by_tiles import by_tiles, takes, tiles_backward_cost, tiles_cost
 from .reference import block_passes, mask_launches, pair_flops, prepare_launches
 
 # Elements: 4 MiB in float32, so that a tile's several passes stay in the last-level cache.
@@ -34,7 +35,12 @@ class Tiled(Strategy):
     def accepts(self, problem):
         return no_pairs(problem)
 
+    def flavor(self, problem):
+        return "tiles" if takes(problem) else self.name
+
     def cost(self, problem):
+        if takes(problem):
+            return tiles_cost(problem)
         depth = problem.dim if problem.similarity.kind == "additive_v2" else 1
         height = tile_rows(problem.rows * depth, problem.queries, problem.keys, problem.width)
         spanned = min(problem.keys, problem.width + height) if problem.width < problem.keys else problem.keys
@@ -53,6 +59,13 @@ class Tiled(Strategy):
             3 * held,
             (10 + mask_launches(problem)) * tiles + prepare_launches(problem),
         )
+
+    def backward_cost(self, problem):
+        return tiles_backward_cost(problem) if takes(problem) else super().backward_cost(problem)
+
+    def __call__(self, call):
+        out = by_tiles(call)
+        return super().__call__(call) if out is None else out
 
     def run(self, call):
         query, key = call.similarity.prepare(call.query, call.key)

@@ -59,7 +59,7 @@ class GroupedEdges(Edges):
     @cached_property
     def _incoming(self) -> Graph:
         """Each node hears the edges into it, loops left out: edges are the sources of this graph."""
-        with lasting():
+        with lasting(*self.graph.structure.forward):
             rowptr, _, edge = self.graph.structure.forward
             edges = self.graph.edges - (self.loops or 0)
             loops_before = torch.arange(len(rowptr), device=rowptr.device).clamp(max=self.loops or 0)
@@ -76,7 +76,7 @@ class GroupedEdges(Edges):
             return super().scale(weight, power, dtype)
         if (power, dtype) not in self._scales:
             wide = torch.promote_types(dtype, torch.float32)  # bfloat16 cannot count past 256
-            with lasting():
+            with lasting(*self.graph.structure.forward):
                 self._scales[power, dtype] = super().scale(None, power, wide).to(dtype)
         return self._scales[power, dtype]
 
@@ -100,7 +100,7 @@ class GroupedEdges(Edges):
 
 def group(edge_index: Tensor, sources: int, targets: int, loops: int | None) -> GroupedEdges:
     """Sort the edges into a graph, loops treated. It holds no view of edge_index, which is to die freely."""
-    with lasting():
+    with lasting(edge_index):
         source, target = edge_index[0].long(), edge_index[1].long()
         given, kept, existing = len(source), None, None
         if loops is not None:

@@ -98,7 +98,7 @@ def split_pair(x: Pair, where: str, *, leading: bool = False) -> tuple[Tensor, T
         raise ValueError(
             f"{where}: x has {len(pair)} entries; it takes a tensor, or a pair (sources, targets)."
         )
-    source, target = cast(tuple[Tensor, Tensor | None], pair)
+    source, target = cast("tuple[Tensor, Tensor | None]", pair)
     for name, part in (("x", source), ("x[1]", source if target is None else target)):
         if not isinstance(part, Tensor) or part.dim() < 2 or (part.dim() > 2 and not leading):
             got = f"shape {tuple(part.shape)}" if isinstance(part, Tensor) else type(part).__name__

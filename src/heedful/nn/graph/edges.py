@@ -29,7 +29,7 @@ def incidence(graph: Graph) -> Incidence:
     if torch.compiler.is_compiling():
         return _incidence(structure)
     if structure not in _KEPT:
-        with lasting():
+        with lasting(*structure.forward):
             _KEPT[structure] = _incidence(structure)
     return _KEPT[structure]
 

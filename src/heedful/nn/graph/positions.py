@@ -29,7 +29,7 @@ def laplacian_positions(graph: Graph, count: int) -> Tensor:
     check_count("laplacian_positions", count=count)
     kept = _KEPT.setdefault(graph.structure, {})
     if count not in kept:
-        with lasting(), torch.no_grad():
+        with lasting(*graph.structure.forward), torch.no_grad():
             bare = graph.with_edges(weight=None, bias=None, key=None, value=None)
             kept[count] = torch.cat([_waves(part, count) for part in bare.unbatch()]).to(graph.device)
     return kept[count]
