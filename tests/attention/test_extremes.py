@@ -95,6 +95,16 @@ def test_no_size_of_inputs_breaks_float32(similarity, scale, seed):
     assert compared > 0 or not due
 
 
+def test_squares_that_overflow_say_so():
+    """By NaN: 0 would look like a listener who hears nobody."""
+    q, k, v = torch.randn(3, 1, 5, 4)
+    for degree in (1, 2, 3):
+        plan = heedful.explain(q, k, v, similarity=heedful.Polynomial(degree))
+        for name in {entry.name for entry in plan.candidates} - plan.rejected.keys():
+            out = heedful.attend(1e25 * q, k, v, similarity=heedful.Polynomial(degree), strategy=name)
+            assert out.isnan().all(), name
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("strategy", ["fused", "tiled", "reference"])
 @pytest.mark.parametrize("scale", [30.0, 1e4])

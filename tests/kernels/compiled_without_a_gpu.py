@@ -73,6 +73,7 @@ if __name__ == "__main__":
     train(usual, half, similarity=EluKernel(), neighbors=Causal(), position=Alibi(), strategy="scan")
     train(usual, half, similarity=RandomFeatures(256), strategy="factored")
     train([(256, 20)] * 3, similarity=Polynomial(2), neighbors=Causal(), strategy="scan")
+    train(usual, half, similarity=Polynomial(2), strategy="factored")
     with torch.no_grad():
         token, state = torch.ones(2, 1, 64), None
         for _ in range(2):

@@ -12,7 +12,9 @@ pytest.importorskip("triton")
 
 SHARED = 227 * 1024  # bytes a block of an H200 has
 KERNELS = {
-    "feature_maps_triton": ("moments", "carry", "apply", "divide", "pull", "step"),
+    "dividing_triton": ("divide",),
+    "feature_maps_triton": ("moments", "carry", "apply", "pull", "step"),
+    "lengths_triton": ("longest", "inverses"),
     "quadratic_triton": ("moments", "apply", "pull"),
     "sparse_additive_triton": ("forward", "listeners", "speakers"),
     "sparse_general_triton": ("forward", "listeners", "row_gradients", "column_gradients"),

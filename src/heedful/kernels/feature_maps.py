@@ -13,6 +13,7 @@ from torch import Tensor
 
 from . import sparse_operators
 from .compiling import differentiated
+from .dividing import divided
 from .fitting import launch
 from .sparse_operators import unobserved
 from .twice import gradients_again
@@ -234,7 +235,7 @@ class _FeatureAttention(torch.autograd.Function):
         if torch.is_grad_enabled():  # this will be differentiated again
             found = gradients_again(ctx.again, (q, k, v), needs, (gradient,))
         else:
-            found = gradients(ctx.passes, needs, q, k, v, out, den, tops, heard, gradient.contiguous())
+            found = gradients(ctx.passes, needs, q, k, v, out, den, tops, heard, gradient)
         return *found, None, None, None, None, None
 
 
@@ -255,15 +256,9 @@ def gradients(passes: Passes, needs, q, k, v, out, den, tops, heard, gradient):
     """Of q, k and v. With ĝ_i = g_i / z_i and ĥ_i = −⟨ĝ_i, o_i⟩, L changes by s_ij (v_j·ĝ_i + ĥ_i)."""
     from .sparse_triton import on
 
-    # What is divided by may be of any size, which float16 cannot hold.
-    g = torch.empty_like(gradient, dtype=torch.bfloat16 if q.dtype == torch.bfloat16 else torch.float32)
-    h = torch.empty_like(den)
-    shape = passes.shape
+    g, h = divided(gradient, out, den)
     dq = dk = dv = None
     with on(q.device):
-        passes.kernels.divide[(-(-den.numel() // 64),)](
-            gradient, out, den, g, h, den.numel(), E=shape.e, EP=shape.wide_e, BLOCK=64
-        )
         if needs[0]:
             states, span = passes.states(k, v, None, None) if heard is None else (heard, k.shape[1])
             dq = passes.pull(q, g, states, span, h=h, tops=tops, other=k, said=v)

@@ -3,7 +3,6 @@
     moments   S_f = Σ_n φ_f(x_n) y_n,  z_f = Σ_n φ_f(x_n) h_n      a span of positions, in a fixed order
     carry     S of all spans before each (or after), decayed
     apply     out_n = Σ_f φ_f(x_n) S_f,  den_n = Σ_f φ_f(x_n) z_f
-    divide    ĝ_n = g_n / den_n,  ĥ_n = −⟨ĝ_n, out_n⟩
     pull      dx_n = ∂/∂x_n (Σ_f φ_f(x_n) (S_f·y_n + z_f h_n))
     step      S ← keep·S + φ(k) [v, 1]ᵀ, out = φ(q)·S              one new token: decoding
 
@@ -312,19 +311,6 @@ def pull(
             total -= (2 * half * felt)[:, None] * xt.to(tl.float32)
         inside = here[:, None] & (d < D)[None, :]
         tl.store(dx + n[:, None] * D + d[None, :], total.to(dx.dtype.element_ty), mask=inside)
-
-
-@triton.jit(do_not_specialize=["length"])
-def divide(gradient, out, den, g, h, length, E: tl.constexpr, EP: tl.constexpr, BLOCK: tl.constexpr):
-    """g is rounded before h is made of it: y_j·ĝ_i + ĥ_i must be 0 where j is all that i hears."""
-    n, e = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, EP)
-    here = n < length
-    weight = tl.load(den + n, mask=here, other=0)
-    nobody = weight == 0
-    inverse = tl.where(nobody, 0.0, 1 / tl.where(nobody, 1.0, weight))
-    divided = (rows(gradient, n, here, e, E) * inverse[:, None]).to(g.dtype.element_ty)
-    tl.store(g + n[:, None] * E + e[None, :], divided, mask=here[:, None] & (e < E)[None, :])
-    tl.store(h + n, -tl.sum(divided.to(tl.float32) * rows(out, n, here, e, E), 1), mask=here)
 
 
 @triton.jit

@@ -54,7 +54,7 @@ def feature_attention_backward(
     q, k, v = _contiguous(q, k, v)
     passes = Passes(Map(kind, features, directions, taken, half), rates, causal, q, v)
     kept = out, den, tops if kind == "exponential" else den, None if causal else heard
-    found = feature_maps.gradients(passes, needs, q, k, v, *kept, gradient.contiguous())
+    found = feature_maps.gradients(passes, needs, q, k, v, *kept, gradient)
     return or_empty(found, (q, k, v))
 
 

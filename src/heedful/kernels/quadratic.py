@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .dividing import divided
 from .fitting import launch
 from .twice import gradients_again
 
@@ -204,14 +205,11 @@ def listen(q, k, v, c, causal: bool) -> tuple[Tensor, Tensor]:
 
 
 def gradients(needs, q, k, v, c, out, den, gradient, causal):
-    """Of q, k and v. With ĝ_i = g_i / z_i and ĥ_i = −⟨g_i, o_i⟩ / z_i, L changes by s_ij (v_j·ĝ_i + ĥ_i)."""
+    """Of q, k and v. With ĝ_i = g_i / z_i and ĥ_i = −⟨ĝ_i, o_i⟩, L changes by s_ij (v_j·ĝ_i + ĥ_i)."""
     from .sparse_triton import on
 
     shape = shape_of(q.shape[2], v.shape[2], q.element_size())
-    inverse = torch.where(den == 0, 0.0, 1 / den)
-    g = (gradient * inverse[..., None]).to(q.dtype).contiguous()
-    # Of g as it is rounded: v_j·ĝ_i + ĥ_i must be 0 where j is all that i hears.
-    h = -torch.linalg.vecdot(g.float(), out)
+    g, h = divided(gradient, out, den)
     dq = dk = dv = None
     with on(q.device):
         if needs[0]:

@@ -165,11 +165,11 @@ def unobserved(v: Tensor) -> bool:
     traces, counts, fakes or transforms.
     """
     return (
-        type(v) is Tensor
+        not torch.compiler.is_compiling()  # which cannot look at what follows
+        and type(v) is Tensor
         and not torch._C._functorch.is_legacy_batchedtensor(v)  # gradcheck has a vmap of its own
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._functorch.maybe_current_level() is None
-        and not torch.compiler.is_compiling()
     )
 
 

@@ -84,9 +84,13 @@ class Polynomial(Similarity):
 
 
 def _size(x: Tensor) -> Tensor:
-    """The length of each row rounded up to a power of two (dividing by it is exact); 1 for a zero row."""
+    """The length of each row rounded up to a power of two (dividing by it is exact); 1 for a zero row.
+
+    NaN where squares overflow: divided by infinity, a row would be 0 and its listener hear nobody, silently.
+    """
     length = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True)
-    return torch.where(length > 0, torch.exp2(torch.ceil(torch.log2(length))), torch.ones_like(length))
+    size = torch.where(length > 0, torch.exp2(torch.ceil(torch.log2(length))), torch.ones_like(length))
+    return torch.where(length < math.inf, size, math.nan)
 
 
 def _outer(x: Tensor) -> Tensor:

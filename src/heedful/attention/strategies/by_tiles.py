@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from ...kernels import tile_operators, tiles
+from ...kernels.lengths import shortened
 from ...kernels.tiles import Listing, Pairs, tile_attention
 from ..cost import Cost
 from ..neighbors import Neighbors
 from ..similarity import Additive, Polynomial
 from ..transforms import exporting, lasting
 from .base import Call
-from .expanded import length_of
 from .fused import scaled
 from .squares import AT_ONCE, squares
 
@@ -145,11 +145,7 @@ def _prepared(call: Call, query: Tensor, key: Tensor, value: Tensor):
     if isinstance(similarity, Polynomial):
         if query.dtype == torch.float16:  # weights, and what they are divided by, are of any size
             query, key, value = (x.float() for x in (query, key, value))
-        # As in `Polynomial.prepare`, lengths are taken out; the constant is kept apart, in float32.
-        size_q = length_of(query, similarity.constant)
-        size_k = length_of(key, similarity.constant).amax(-2, keepdim=True)
-        constants = (similarity.constant / (size_q * size_k)).squeeze(-1)
-        query, key = query / size_q.to(query.dtype), key / size_k.to(key.dtype)
+        query, key, constants = shortened(query, key, similarity.constant)
         return query, key, value, constants, Pairs("power", similarity.degree)
     if isinstance(similarity, Additive):
         return query, key, value, None, Pairs("additive", slope=similarity.slope)

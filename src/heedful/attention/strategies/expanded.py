@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ...kernels import feature_maps, feature_operators, quadratic, sparse_operators
 from ...kernels.feature_maps import Map, feature_attention, feature_step
+from ...kernels.lengths import shortened
 from ...kernels.quadratic import quadratic_attention
 from ..cost import TRANSCENDENTAL, Cost
 from ..similarity import EluKernel, FeatureMap, Polynomial, RandomFeatures, Similarity
@@ -175,21 +176,8 @@ def _mapped(
 
 
 def _quadratic(constant: float, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
-    """Lengths are taken out first, as in `Polynomial.prepare`: weights may be multiplied by any number a
-    listener, so q, k and the constant are divided by powers of two, which is exact, and no square overflows.
-    """
-    size_q, size_k = length_of(query, constant), length_of(key, constant).amax(-2, keepdim=True)
-    query, key = query / size_q.to(query.dtype), key / size_k.to(key.dtype)
-    q, k, v, c = (x.flatten(0, -3) for x in (query, key, value, constant / (size_q * size_k)))
+    query, key, constants = shortened(query, key, constant)
+    q, k, v, c = (*(x.flatten(0, -3) for x in (query, key, value)), constants.flatten(0, -2))
     if torch.compiler.is_compiling():
-        return feature_operators.quadratic_attention(q, k, v, c.squeeze(-1), causal)[0].to(q.dtype)
-    return quadratic_attention(q, k, v, c.squeeze(-1), causal)
-
-
-def length_of(x: Tensor, constant: float) -> Tensor:
-    """The length of each row with the root of the constant behind it, up to the next power of two."""
-    length = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True, dtype=torch.float32)
-    if constant:
-        length = (length * length + abs(constant)).sqrt()
-    exponent = torch.frexp(length).exponent  # length = m 2^exponent, m < 1; 0 for a row of zeros
-    return torch.ldexp(torch.ones_like(length), exponent)
+        return feature_operators.quadratic_attention(q, k, v, c, causal)[0].to(q.dtype)
+    return quadratic_attention(q, k, v, c, causal)

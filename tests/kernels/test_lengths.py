@@ -1,0 +1,60 @@
+"""Powers of two that rows are divided by, so that no power overflows: in torch, and by kernels to the bit."""
+
+import pytest
+import torch
+
+from heedful.kernels import lengths, sparse_operators
+
+CONSTANTS, WIDTHS, TYPES = [1.0, 0.0, -0.3, 4e6], [1, 3, 40], [torch.float32, torch.bfloat16]
+
+
+def drawn(d, dtype, seed, device):
+    scale = 10.0 ** (seed % 37 - 18)  # the largest whose product float32 holds
+    q, k = ((scale * torch.randn(2, 3, rows, d, device=device)).to(dtype) for rows in (70, 900))
+    q[0, 0, :5], k[1, 2] = 0, 0
+    return q.requires_grad_(), k.requires_grad_()
+
+
+@pytest.mark.parametrize("constant", CONSTANTS)
+@pytest.mark.parametrize("d", WIDTHS)
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_no_product_exceeds_one_and_none_is_rounded(dtype, d, constant, seed):
+    q, k = drawn(d, dtype, seed, "cpu")
+    short_q, short_k, constants = lengths.shortened(q, k, constant)
+    assert short_q.dtype == short_k.dtype == dtype and constants.dtype == torch.float32
+    bound = short_q.double().norm(dim=-1) * short_k.double().norm(dim=-1).amax(-1, keepdim=True)
+    assert (bound <= 1).all() and (constants.abs() <= 1).all()  # so |q·k + c| is at most 2
+    shortest = 4.0 ** -(lengths.margin(d) + 1)  # and is not small but by chance
+    q_top, k_top = short_q.abs().amax(-1), short_k.abs().amax((-2, -1))[..., None]
+    assert (torch.maximum(q_top * k_top, constants.abs()) >= shortest)[bound + constants.abs() > 0].all()
+    if constant:
+        products, shorter = q.double() @ k.double().mT, short_q.double() @ short_k.double().mT
+        factors = torch.exp2((constants.double() / constant).log2().round())  # powers of two, as they are
+        lost = (shorter - products * factors[..., None]).abs()
+        assert (lost <= 2.0**-100).all()  # beside a constant that is so much larger
+
+
+@pytest.mark.parametrize("constant", CONSTANTS)
+@pytest.mark.parametrize("d", WIDTHS)
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_kernels_find_the_same(dtype, d, constant, seed, device, monkeypatch):
+    pytest.importorskip("triton")
+    q, k = drawn(d, dtype, seed, device)
+    found = []
+    for by_kernels in (False, True):
+        monkeypatch.setattr(sparse_operators, "on_gpu", lambda device, answer=by_kernels: answer)
+        short_q, short_k, constants = lengths.shortened(q, k, constant)
+        gradients = torch.autograd.grad(short_q.sum() + short_k.sum(), (q, k))
+        found.append((short_q, short_k, constants, *gradients))
+    assert all(map(torch.equal, *found))
+
+
+@pytest.mark.parametrize("by_kernels", [False, True])
+def test_numbers_of_any_size(by_kernels, device, monkeypatch):
+    """Down to the smallest that float32 has, and up to nearly the largest: all finite, and none lost."""
+    pytest.importorskip("triton")
+    monkeypatch.setattr(sparse_operators, "on_gpu", lambda device: by_kernels)
+    sizes = torch.tensor([1e-45, 1e-38, 1e-30, 1.0, 1e30, 2e37], device=device)
+    q = k = sizes[:, None, None].expand(6, 20, 8)
+    for x in lengths.shortened(q, k, 0.0)[:2]:
+        assert (x > 0).all() and (x[1:] > 0.1).all() and (x <= 1).all()
