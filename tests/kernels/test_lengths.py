@@ -18,13 +18,15 @@ def drawn(d, dtype, seed, device):
 @pytest.mark.parametrize("constant", CONSTANTS)
 @pytest.mark.parametrize("d", WIDTHS)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-def test_no_product_exceeds_one_and_none_is_rounded(dtype, d, constant, seed):
+@pytest.mark.parametrize("degree", [2, 5])
+def test_products_fit_and_none_is_rounded(degree, dtype, d, constant, seed):
     q, k = drawn(d, dtype, seed, "cpu")
-    short_q, short_k, constants = lengths.shortened(q, k, constant)
+    short_q, short_k, constants = lengths.shortened(q, k, constant, degree)
     assert short_q.dtype == short_k.dtype == dtype and constants.dtype == torch.float32
     bound = short_q.double().norm(dim=-1) * short_k.double().norm(dim=-1).amax(-1, keepdim=True)
-    assert (bound <= 1).all() and (constants.abs() <= 1).all()  # so |q·k + c| is at most 2
-    shortest = 4.0 ** -(lengths.margin(d) + 1)  # and is not small but by chance
+    room = 2.0 ** (lengths.ROOM // degree)
+    assert (bound <= room).all() and (constants.abs() <= 1).all()  # so |q·k + c| is little more
+    shortest = 4.0 ** -(lengths.margin(d) + 1) / room  # and is not small but by chance
     q_top, k_top = short_q.abs().amax(-1), short_k.abs().amax((-2, -1))[..., None]
     assert (torch.maximum(q_top * k_top, constants.abs()) >= shortest)[bound + constants.abs() > 0].all()
     if constant:
@@ -43,7 +45,7 @@ def test_kernels_find_the_same(dtype, d, constant, seed, device, monkeypatch):
     found = []
     for by_kernels in (False, True):
         monkeypatch.setattr(sparse_operators, "on_gpu", lambda device, answer=by_kernels: answer)
-        short_q, short_k, constants = lengths.shortened(q, k, constant)
+        short_q, short_k, constants = lengths.shortened(q, k, constant, 2)
         gradients = torch.autograd.grad(short_q.sum() + short_k.sum(), (q, k))
         found.append((short_q, short_k, constants, *gradients))
     assert all(map(torch.equal, *found))
@@ -54,7 +56,22 @@ def test_numbers_of_any_size(by_kernels, device, monkeypatch):
     """Down to the smallest that float32 has, and up to nearly the largest: all finite, and none lost."""
     pytest.importorskip("triton")
     monkeypatch.setattr(sparse_operators, "on_gpu", lambda device: by_kernels)
-    sizes = torch.tensor([1e-45, 1e-38, 1e-30, 1.0, 1e30, 2e37], device=device)
+    sizes = torch.tensor([1e-45, 1e-38, 1e-30, 1.0, 1e18, 2e37], device=device)
     q = k = sizes[:, None, None].expand(6, 20, 8)
-    for x in lengths.shortened(q, k, 0.0)[:2]:
-        assert (x > 0).all() and (x[1:] > 0.1).all() and (x <= 1).all()
+    q, k, _ = lengths.shortened(q, k, 0.0, 2)
+    assert (q > 0).all() and (q[1:] > 0.1).all() and (q <= 1).all()
+    room = 2.0**30
+    assert (k > 0).all() and (k[1:] > 0.1 / room).all() and (k[:5] <= room).all()
+
+
+@pytest.mark.parametrize("by_kernels", [False, True])
+@pytest.mark.parametrize("size", [1e18, 3e38, torch.inf, torch.nan])
+def test_one_key_out_of_proportion_leaves_the_others_as_they_are(size, by_kernels, device, monkeypatch):
+    """Nobody need hear it: it may be a future one, or memory that nobody has written to."""
+    pytest.importorskip("triton")
+    monkeypatch.setattr(sparse_operators, "on_gpu", lambda device: by_kernels)
+    q, k = torch.randn(2, 1, 30, 8, device=device)
+    k[:, 7] = size
+    short_q, short_k, constants = lengths.shortened(q, k, 1.0, 2)
+    weights = (short_q @ short_k[:, :7].mT + constants[..., None]).square()
+    assert (weights.sum(-1) > 1e-30).all() and short_q.isfinite().all() and constants.isfinite().all()

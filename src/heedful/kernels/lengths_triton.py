@@ -7,11 +7,12 @@ import triton.language as tl
 
 
 @triton.jit
-def largest(x, n, here, D: tl.constexpr, DP: tl.constexpr):
+def largest(x, n, here, LIMIT: tl.constexpr, D: tl.constexpr, DP: tl.constexpr):
     """Of each row, in float32."""
     d = tl.arange(0, DP)
     found = tl.load(x + n[:, None] * D + d[None, :], mask=here[:, None] & (d < D)[None, :], other=0)
-    return tl.max(tl.abs(found.to(tl.float32)), 1)
+    size = tl.abs(found.to(tl.float32))
+    return tl.max(tl.where(size < LIMIT, size, 0.0), 1)
 
 
 @triton.jit
@@ -22,8 +23,8 @@ def exponent(largest, MARGIN: tl.constexpr):
 
 
 @triton.jit
-def bounded(exponent, least, MOST: tl.constexpr):
-    return tl.minimum(tl.maximum(exponent, least), MOST)
+def bounded(exponent, most):
+    return tl.minimum(tl.maximum(exponent, -most), most)
 
 
 @triton.jit
@@ -33,32 +34,35 @@ def inverse(exponent):
 
 
 @triton.jit(do_not_specialize=["length", "span"])
-def longest(k, found, length, span, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr):
+def longest(
+    k, found, length, span, LIMIT: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr
+):
     part, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
     k += batch * length * D
     top = tl.zeros((BLOCK,), tl.float32)
     stop = tl.minimum(part * span + span, length)
     for start in range(part * span, stop, BLOCK):
         m = start + tl.arange(0, BLOCK)
-        top = tl.maximum(top, largest(k, m, m < stop, D, DP))
+        top = tl.maximum(top, largest(k, m, m < stop, LIMIT, D, DP))
     tl.store(found + batch * tl.num_programs(0) + part, tl.max(top, 0))
 
 
-@triton.jit(do_not_specialize=["length", "parts", "constant", "of_constant", "least"])
+@triton.jit(do_not_specialize=["length", "parts", "constant", "of_constant", "room"])
 def inverses(
-    q, keys, r, s, constants, length, parts, constant, of_constant, least,
+    q, keys, r, s, constants, length, parts, constant, of_constant, room,
     MARGIN: tl.constexpr, MOST: tl.constexpr, PARTS: tl.constexpr,
     D: tl.constexpr, DP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     block, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
     part = tl.arange(0, PARTS)
     longest = tl.max(tl.load(keys + batch * parts + part, mask=part < parts, other=0), 0)
-    of_keys = bounded(exponent(longest, MARGIN), least, MOST)
+    of_keys = exponent(longest, MARGIN)
+    of_keys = tl.maximum(of_keys - bounded(of_keys, room), of_constant - MOST)
     if block == 0:
         tl.store(s + batch, inverse(of_keys).to(s.dtype.element_ty))
     n = block * BLOCK + tl.arange(0, BLOCK)
     here = n < length
-    of_query = exponent(largest(q + batch * length * D, n, here, D, DP), MARGIN)
-    found = inverse(bounded(tl.maximum(of_query, of_constant - of_keys), -MOST, MOST))
+    of_query = exponent(largest(q + batch * length * D, n, here, float("inf"), D, DP), MARGIN)
+    found = inverse(bounded(tl.maximum(of_query, of_constant - of_keys), MOST))
     tl.store(r + batch * length + n, found.to(r.dtype.element_ty), mask=here)
     tl.store(constants + batch * length + n, constant * found * inverse(of_keys), mask=here)

@@ -108,8 +108,15 @@ def joined(states: States, causal: int) -> States:
     if not causal:
         return States(*(t.sum(1, keepdim=True) if t.shape[1] > 1 else t for t in states))
     if causal == 1:
-        return States(*(t.cumsum(1) - t for t in states))
-    return States(*(t.flip(1).cumsum(1).flip(1) - t for t in states))
+        return States(*(_before(t) for t in states))
+    return States(*(_before(t.flip(1)).flip(1) for t in states))
+
+
+def _before(states: Tensor) -> Tensor:
+    """Sums of those before each. Not of all up to it less its own, which would leave what is no number."""
+    found = torch.zeros_like(states)
+    torch.cumsum(states[:, :-1], 1, out=found[:, 1:])
+    return found
 
 
 def apply(shape, x, c, states, span, causal, other=None, said=None, other_c=None, norm=False):

@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from ...kernels.compiling import constant_to_compiler, of_one_size
+from ..given import real, whole
 from ..transforms import fixed, lasting
 from .base import Similarity, short
+
+ROOM = 60  # 2^ROOM, summed over any number of keys and multiplied by any value, is a float32
 
 
 class Polynomial(Similarity):
@@ -31,8 +34,8 @@ class Polynomial(Similarity):
     log_form = False
 
     def __init__(self, degree: int = 2, constant: float = 1.0):
-        if isinstance(degree, bool) or not isinstance(degree, int) or degree < 1:
-            raise ValueError(f"Polynomial(degree={degree!r}): degree must be a whole number, 1 or more.")
+        degree = whole("Polynomial(degree", degree, 1)
+        real("Polynomial(constant", constant)
         if not math.isfinite(fixed(constant)):
             raise ValueError(f"Polynomial(constant={constant}): constant must be finite.")
         self.degree, self.constant = degree, float(constant)
@@ -48,7 +51,7 @@ class Polynomial(Similarity):
 
     def prepare_query(self, query: Tensor) -> Tensor:
         query = self.append_root(query)
-        return query / _size(query)
+        return query / _power(_length(query))
 
     def append_root(self, x: Tensor, sign: bool = False) -> Tensor:
         """[x, √c], so that q·k + c is one dot product; a negative c keeps its sign on the key's side."""
@@ -58,10 +61,17 @@ class Polynomial(Similarity):
         return torch.cat([x, x.new_full((1,), root).expand(x.shape[:-1] + (1,))], -1)
 
     def key_size(self, key: Tensor) -> Tensor:
-        """One number a head, about the longest key: (..., 1, 1)."""
+        """One number a head, (..., 1, 1): how much shorter keys must be for their powers to fit.
+
+        Not the length of the longest: beside one that is out of proportion, and that nobody need hear, the
+        others would be nothing. One whose square overflows is not even measured.
+        """
         if key.shape[-2] == 0:
             return key.new_ones(key.shape[:-2] + (1, 1))
-        return _size(self.append_root(key)).amax(-2, keepdim=True)
+        length = _length(self.append_root(key))
+        size = _power(torch.where(length < math.inf, length, 0).amax(-2, keepdim=True))
+        room = 2.0 ** (ROOM // fixed(self.degree))
+        return size / size.clamp(1 / room, room)
 
     def scores(self, query, key):
         return (query @ key.mT) ** self.degree
@@ -83,12 +93,15 @@ class Polynomial(Similarity):
         return f"Polynomial(degree={fixed(self.degree)}{constant})"
 
 
-def _size(x: Tensor) -> Tensor:
-    """The length of each row rounded up to a power of two (dividing by it is exact); 1 for a zero row.
+def _length(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True)
+
+
+def _power(length: Tensor) -> Tensor:
+    """Rounded up to a power of two, for dividing by it is exact; 1 for 0.
 
     NaN where squares overflow: divided by infinity, a row would be 0 and its listener hear nobody, silently.
     """
-    length = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True)
     size = torch.where(length > 0, torch.exp2(torch.ceil(torch.log2(length))), torch.ones_like(length))
     return torch.where(length < math.inf, size, math.nan)
 

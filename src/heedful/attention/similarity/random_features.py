@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...kernels.compiling import constant_to_compiler, of_one_size
+from ..given import real, whole
 from ..transforms import fixed, lasting
 from .feature_map import FeatureMap
 
@@ -35,8 +36,11 @@ class RandomFeatures(FeatureMap):
     def __init__(
         self, features: int = 256, *, scale: float | None = None, seed: int = 0, orthogonal: bool = True
     ):
-        if features < 1:
-            raise ValueError(f"RandomFeatures(features={features}): must be 1 or more.")
+        features, seed = whole("RandomFeatures(features", features, 1), whole("RandomFeatures(seed", seed, 0)
+        if scale is not None:
+            real("RandomFeatures(scale", scale)
+            if not 0 < scale < math.inf:
+                raise ValueError(f"RandomFeatures(scale={scale}): must be positive and finite.")
         super().__init__(self._unused, size=features, positive=True)
         self.scale, self.seed, self.orthogonal, self.hidden = scale, seed, orthogonal, False
         self.signature = ("RandomFeatures", features, scale, seed, orthogonal)
@@ -85,7 +89,8 @@ class RandomFeatures(FeatureMap):
     def _largest(self, key: Tensor) -> Tensor:
         """Of each feature, (..., 1, features)."""
         with torch.no_grad():
-            key = self.prepare(key, key)[1]
+            # By a key that is no number, which some may not hear, the others are not measured.
+            key = self.prepare(key, key.nan_to_num(0, 0, 0))[1]
             if torch.compiler.is_compiling():
                 return self._key_exponents(key).amax(-2, keepdim=True)
             at_once = AT_ONCE if key.device.type == "cpu" else AT_ONCE_ELSEWHERE

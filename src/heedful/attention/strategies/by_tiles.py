@@ -145,7 +145,7 @@ def _prepared(call: Call, query: Tensor, key: Tensor, value: Tensor):
     if isinstance(similarity, Polynomial):
         if query.dtype == torch.float16:  # weights, and what they are divided by, are of any size
             query, key, value = (x.float() for x in (query, key, value))
-        query, key, constants = shortened(query, key, similarity.constant)
+        query, key, constants = shortened(query, key, similarity.constant, similarity.degree)
         return query, key, value, constants, Pairs("power", similarity.degree)
     if isinstance(similarity, Additive):
         return query, key, value, None, Pairs("additive", slope=similarity.slope)

@@ -176,7 +176,7 @@ def _mapped(
 
 
 def _quadratic(constant: float, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
-    query, key, constants = shortened(query, key, constant)
+    query, key, constants = shortened(query, key, constant, 2)
     q, k, v, c = (*(x.flatten(0, -3) for x in (query, key, value)), constants.flatten(0, -2))
     if torch.compiler.is_compiling():
         return feature_operators.quadratic_attention(q, k, v, c, causal)[0].to(q.dtype)
