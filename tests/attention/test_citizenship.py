@@ -552,6 +552,45 @@ def test_autocast(example, seed):
         assert gradient.dtype == leaf.dtype and bool(gradient.isfinite().all())
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_autocast_takes_what_torch_takes(compiled, seed):
+    """Weights as they are kept, and float64, which it leaves alone."""
+    torch._dynamo.reset()
+    attend = torch.compile(heedful.attend, fullgraph=True, backend="eager") if compiled else heedful.attend
+    learned, x = torch.nn.Parameter(torch.randn(1, 2, 5, 8)), torch.randn(1, 2, 5, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        for call in (attend, torch.nn.functional.scaled_dot_product_attention):
+            assert call(learned, x.bfloat16(), x).dtype == torch.bfloat16
+            assert call(learned, learned, learned).dtype == torch.bfloat16
+            assert call(x.double(), x.double(), x.double()).dtype == torch.float64
+        with pytest.raises(Exception, match="key must be a tensor, got NoneType"):
+            attend(x, None, x)
+        with pytest.raises(Exception, match=r"query is torch\.int64"):
+            attend(x.long(), x.long(), x.long())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"similarity": Polynomial(2)},
+        {"similarity": EluKernel(), "neighbors": Causal()},
+        {"similarity": RandomFeatures(20), "neighbors": Window(3)},
+        {"similarity": Uniform()},
+    ],
+    ids=str,
+)
+def test_autocast_sums_wide(options, compiled, seed):
+    """Inputs are rounded, as torch does; a thousand weights added up in bfloat16 would stop growing."""
+    torch._dynamo.reset()
+    run = lambda *x: heedful.attend(*x, **options)  # noqa: E731
+    call = torch.compile(run, fullgraph=True, backend="aot_eager") if compiled else run
+    tensors = torch.rand(3, 1, 1, 1500, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = call(*tensors)
+    close(found.double(), run(*(x.bfloat16().double() for x in tensors)).bfloat16().double(), 4e-3)
+
+
 @every()
 def test_same_bits_every_time(example, seed):
     dtype = torch.float32

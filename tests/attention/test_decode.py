@@ -221,9 +221,55 @@ def test_the_callers_tensors_are_not_written_to():
     assert torch.equal(v, before[1])
 
 
+def test_what_the_caller_does_with_its_tensors_later_changes_nothing():
+    """The next token may come in the same memory."""
+    q, k, v = inputs()
+    key, value, state, rows = torch.empty_like(k[..., :1, :]), torch.empty_like(v[..., :1, :]), None, []
+    with torch.no_grad():
+        for n in range(LENGTH):
+            key.copy_(k[..., n : n + 1, :]), value.copy_(v[..., n : n + 1, :])
+            out, state = heedful.step(q[..., n : n + 1, :], key, value, state)
+            rows.append(out)
+    assert error(torch.cat(rows, -2), heedful.attend(q, k, v, neighbors=Causal())) <= 1e-12
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ["softmax", "softmax in a window", "polynomial 2"])
+def test_branches_from_one_state_go_on_side_by_side(name, compiled, seed):
+    """As a beam search does, or whoever takes guessed tokens back."""
+    q, k, v = inputs(name=name)
+    branches = [(k, v), (k.roll(1, -2), v.roll(2, -2)), (-k, v.flip(-2))]
+    step = torch.compile(heedful.step, backend="eager") if compiled else heedful.step
+    whole = {"neighbors": Causal(), **CALLS[name]}
+    with torch.no_grad():
+        _, root = fed(q, k, v, [slice(0, 5), slice(5, 6)], **CALLS[name])
+        states, out = [root] * 3, [[] for _ in branches]
+        for n in range(6, 12):
+            new = slice(n, n + 1)
+            for place, (keys, values) in enumerate(branches):
+                row, states[place] = step(
+                    q[..., new, :], keys[..., new, :], values[..., new, :], states[place], **CALLS[name]
+                )
+                out[place].append(row)
+        for rows, (keys, values) in zip(out, branches, strict=True):
+            heard = (torch.cat([x[..., :6, :], y[..., 6:12, :]], -2) for x, y in ((k, keys), (v, values)))
+            wanted = heedful.attend(q[..., :12, :], *heard, **whole, strategy="reference")
+            assert error(torch.cat(rows, -2), wanted[..., 6:, :]) <= 1e-9
+
+
+@pytest.mark.parametrize("name", ["elu", "polynomial 2", "random features", "softmax"])
+def test_autocast_rounds_tokens_and_not_what_was_heard(name, seed):
+    """A total in half precision stops growing after some hundred tokens."""
+    q, k, v = torch.rand(3, 1, 2, 800, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        whole = heedful.attend(q, k, v, neighbors=Causal(), **CALLS[name])
+        out, _ = fed(q, k, v, [slice(n, n + 1) for n in range(800)], **CALLS[name])
+    assert out.dtype == whole.dtype == torch.bfloat16
+    assert error(out[..., 400:, :].double(), whole[..., 400:, :].double()) <= 1e-2
+
+
 @pytest.mark.parametrize("name", ["softmax", "softmax in a window", "polynomial 2", "elu, alibi"])
 def test_stepping_again_from_an_old_state_gives_its_own_continuation(name, seed):
-    """A cache is continued by one branch at a time; the branch stepped last is right, whichever it is."""
     q, k, v = inputs(name=name)
     other = k.roll(1, -2)
     with torch.no_grad():
@@ -266,6 +312,30 @@ def test_an_empty_piece_changes_nothing(name):
         wanted, _ = heedful.step(q, k, v, state, **CALLS[name])
         found, _ = heedful.step(q, k, v, after, **CALLS[name])
     assert error(found, wanted) <= 1e-12
+
+
+def test_nothing_new_before_the_backward_pass():
+    q, k, v = inputs()
+    q.requires_grad_()
+    parts = [slice(0, 1), slice(1, 1), slice(1, 2), slice(2, 2), slice(2, LENGTH)]
+    out, _ = fed(q, k, v, parts)
+    wanted = torch.autograd.grad(heedful.attend(q, k, v, neighbors=Causal()).square().sum(), q)
+    assert error(torch.autograd.grad(out.square().sum(), q)[0], wanted[0]) <= 1e-9
+
+
+@pytest.mark.parametrize("name", ["softmax", "elu"])
+def test_a_state_of_something_else_is_refused_in_words(name):
+    q, k, v = inputs()
+    _, state = heedful.step(q, k, v, **CALLS[name])
+    others = [
+        [x.repeat(3, 1, 1, 1) for x in (q, k, v)],
+        [x.float() for x in (q, k, v)],
+        [x[:, :1] for x in (q, k, v)],
+        [q, k, v[..., :-1]],
+    ]
+    for new in others:
+        with pytest.raises(ValueError, match=r"step\(\): .* start with state=None"):
+            heedful.step(*new, state, **CALLS[name])
 
 
 def test_what_cannot_be_decoded_says_why():

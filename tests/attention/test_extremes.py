@@ -95,6 +95,72 @@ def test_no_size_of_inputs_breaks_float32(similarity, scale, seed):
     assert compared > 0 or not due
 
 
+@pytest.mark.parametrize("size", [1e6, 1e18, math.inf, math.nan])
+@pytest.mark.parametrize(
+    "similarity",
+    [heedful.Softmax(), heedful.Polynomial(2), heedful.Polynomial(3, 0.5), heedful.RandomFeatures(20)],
+    ids=repr,
+)
+def test_a_key_that_nobody_may_hear_can_be_anything(similarity, size, seed):
+    """A future one, padding, or memory that nobody has written to. NaN times 0 is loud, at least: it comes
+    through torch's own kernel, which adds a mask, and through an FFT.
+    """
+    q, k, v = torch.randn(3, 1, 2, 30, 6)
+    allowed = torch.rand(30, 30) < 0.6
+    allowed[:, -1] = False
+    edges = allowed.nonzero()
+    other = k.clone()
+    other[..., -1, :] = size
+    for neighbors in (Causal(), Mask(allowed), Graph.from_edges(edges[:, 1], edges[:, 0], nodes=30)):
+        rows = slice(0, 29)
+        plan = heedful.explain(q, k, v, similarity=similarity, neighbors=neighbors)
+        for name in {entry.name for entry in plan.candidates} - plan.rejected.keys():
+            if name in ("toeplitz", "fused") and not math.isfinite(size):
+                continue
+            # Single listeners may hear but such weights as nearly cancel.
+            call = {"similarity": similarity, "neighbors": neighbors, "strategy": name}
+            before, after = (heedful.attend(q, keys, v, **call)[..., rows, :] for keys in (k, other))
+            off = (before - after).norm(dim=-1) / before.norm(dim=-1).clamp_min(1e-6)
+            assert off.median() <= 1e-5 and after.isfinite().all(), (name, neighbors)
+
+
+def test_nobody_there_still_passes_gradients():
+    """To whatever might learn: an empty batch must not break a step off."""
+    x = torch.randn(0, 2, 6, 4)
+    for name, learned in (("position", heedful.Relative), ("similarity", heedful.Softmax)):
+        table = torch.zeros(11 if name == "position" else 2, requires_grad=True)
+        heedful.attend(x, x, x, **{name: learned(table)}).sum().backward()
+        assert table.grad is not None and not table.grad.any()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"similarity": heedful.Polynomial(2), "strategy": "tiled"},
+        {"similarity": heedful.Argmax(), "strategy": "tiled"},
+        {"neighbors": heedful.Window(3), "strategy": "banded"},
+    ],
+    ids=str,
+)
+def test_a_mask_that_changes_before_the_backward_pass_is_told(options):
+    """As torch tells of its own, for what is computed again would be another's."""
+    x, allowed = torch.randn(1, 2000, 4).requires_grad_(), torch.rand(2000, 2000) < 0.5
+    mask = Mask(allowed)
+    neighbors = mask & options["neighbors"] if "neighbors" in options else mask
+    out = heedful.attend(x, x, x, **{**options, "neighbors": neighbors})
+    allowed.logical_not_()
+    with pytest.raises(RuntimeError, match=r"shape \(2000, 2000\).* was changed in place"):
+        out.sum().backward()
+
+
+def test_a_weight_that_changes_before_the_backward_pass_is_told():
+    x, weight = torch.randn(1, 1200, 4).requires_grad_(), torch.randn(4)
+    out = heedful.attend(x, x, x, similarity=heedful.Additive(weight=weight), strategy="tiled")
+    weight.mul_(3)
+    with pytest.raises(RuntimeError, match=r"shape \(4,\).* was changed in place"):
+        out.sum().backward()
+
+
 def test_squares_that_overflow_say_so():
     """By NaN: 0 would look like a listener who hears nobody."""
     q, k, v = torch.randn(3, 1, 5, 4)

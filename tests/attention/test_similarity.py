@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy
 import pytest
 import torch
 
@@ -125,6 +126,54 @@ def test_random_features_are_not_rounded_to_nothing(dim, size, neighbors, seed):
         for a, b in zip([out, *torch.autograd.grad(out, narrow, gradient.float())], wanted, strict=True):
             assert a.isfinite().all()
             assert error(a, b, 0.05 * float(wanted[0].detach().norm())) <= 1e-3, name
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: Polynomial(2.5), r"Polynomial\(degree=2.5\): must be a whole number, 1 or more"),
+        (lambda: Polynomial(2, torch.tensor(0.5)), "Polynomial.constant.: takes a number.* no gradient"),
+        (lambda: Polynomial(2, "a"), "Polynomial.constant.: takes a number"),
+        (lambda: Additive("a"), "Additive.slope.: takes a number"),
+        (lambda: RandomFeatures(2.5), "RandomFeatures.features=2.5.: must be a whole number"),
+        (
+            lambda: RandomFeatures(8, seed=None),
+            "RandomFeatures.seed=None.: must be a whole number, 0 or more",
+        ),
+        (lambda: RandomFeatures(8, scale=-1.0), "RandomFeatures.scale=-1.0.: must be positive and finite"),
+        (lambda: RandomFeatures(8, scale=torch.tensor(1.0)), "RandomFeatures.scale.: takes a number"),
+        (lambda: Window("a"), "Window.width='a'.: must be a whole number"),
+        (lambda: heedful.Rotary("a"), "Rotary.base.: takes a number"),
+        (
+            lambda: heedful.Alibi(torch.tensor([-math.inf])),
+            "Alibi.slopes. is -inf at .0.; entries are finite",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_words(build, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        build()
+
+
+def test_whole_numbers_may_be_numpys():
+    degree, width = numpy.int64(3), numpy.int64(2)
+    assert repr(Polynomial(degree)) == "Polynomial(degree=3)" and repr(Window(width)) == "Window(2)"
+
+
+def test_a_map_may_hold_numbers_of_any_type():
+    q, weight = torch.randn(2, 5, 4, dtype=torch.float64), torch.rand(4, 8, dtype=torch.float64)
+    out = heedful.attend(q, q, q, similarity=FeatureMap(lambda x: torch.relu(x @ weight) + 0.1))
+    phi = torch.relu(q @ weight) + 0.1
+    weights = phi @ phi.mT
+    torch.testing.assert_close(out, weights @ q / weights.sum(-1, keepdim=True))
+    with pytest.raises(ValueError, match=r"cannot be tried on zeros of shape .1, 3.*size="):
+        heedful.attend(q[..., :3], q[..., :3], q, similarity=FeatureMap(lambda x: x @ weight))
+
+
+def test_a_function_must_return_scores():
+    x = torch.randn(2, 5, 4)
+    with pytest.raises(TypeError, match="fn must return a tensor of scores, got NoneType"):
+        heedful.attend(x, x, x, similarity=ScoreFunction(lambda q, k: None))
 
 
 @pytest.mark.parametrize("strategy", ["reference", "fused", "tiled", "sparse"])

@@ -17,6 +17,7 @@ from .position import Position
 from .similarity import Similarity
 from .strategies import STRATEGIES, CacheState, Call, Scan, ScanState
 from .strategies.cache import append
+from .transforms import autocast, lowered
 
 _CAUSAL = Causal()
 _COMPLETE = _EVERYONE.facts(1, 1)
@@ -45,6 +46,10 @@ def step(
     >>> torch.allclose(torch.cat([first, rest], 1), whole, atol=1e-6)
     True
     """
+    if autocast(query):
+        with torch.autocast(query.device.type, enabled=False):
+            new = map(lowered, (query, key, value))
+            return step(*new, state, similarity=similarity, neighbors=neighbors, position=position)
     if isinstance(neighbors, Graph):
         neighbors = as_neighbors(neighbors)
     seen: tuple | None
@@ -81,6 +86,9 @@ def step(
         raise TypeError(
             f"step(): {similarity} with {neighbors} carries a CacheState, got {type(state).__name__}."
         )
+    if state is not None:
+        _continued("keys", state.key, key)
+        _continued("values", state.value, value)
     state = append(state, key, value, back)
     if query.shape[-2] == 1:
         out = _listen(query, *state.last(back + 1), similarity, position)
@@ -88,7 +96,7 @@ def step(
         out = attend(query, *state.heard, similarity=similarity, neighbors=neighbors, position=position)
     if out.requires_grad:
         # The backward pass will read these rows; with none to spare, the next step copies them.
-        state = CacheState(*state.heard, state.filled, state.length)
+        state = CacheState(*state.heard, state.filled, state.length, [state.filled])
     return out, state
 
 
@@ -124,11 +132,30 @@ def _listen(query: Tensor, key: Tensor, value: Tensor, similarity: Similarity, p
     return way(Call(query, key, value, similarity, _EVERYONE, position, facts=_COMPLETE))
 
 
+def _continued(name: str, kept: Tensor, new: Tensor) -> None:
+    if kept.shape[:-2] != new.shape[:-2] or kept.shape[-1] != new.shape[-1] or kept.dtype != new.dtype:
+        old = (*kept.shape[:-2], new.shape[-2], kept.shape[-1])
+        raise ValueError(
+            f"step(): new {name} are {tuple(new.shape)} of {new.dtype}, where the state takes {old} of "
+            f"{kept.dtype}; go on with the same batch, heads, width and dtype, or start with state=None."
+        )
+
+
 def _step_scan(call: Call, state: ScanState | None) -> tuple[Tensor, ScanState]:
     dtype, repeats = call.query.dtype, call.heads // call.key.shape[-3]
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     call.query, call.key, call.value = (x.to(wide) for x in (call.query, call.key, call.value))
     if repeats > 1:
         call.key, call.value = (x.repeat_interleave(repeats, -3) for x in (call.key, call.value))
+    if state is not None:
+        lead = torch.broadcast_shapes(call.key.shape[:-2], call.value.shape[:-2])
+        features = call.similarity.feature_count(call.query.shape[-1])
+        takes = (*lead, features, call.value.shape[-1] + 1)
+        if state.total.shape != takes or state.total.dtype != wide:
+            raise ValueError(
+                f"step(): the state is {tuple(state.total.shape)} of {state.total.dtype}, where these tokens "
+                f"and {call.similarity} need {takes} of {wide}; go on with the same batch, heads, widths, "
+                f"dtype and similarity, or start with state=None."
+            )
     out, state = Scan().step(call, state)
     return out.to(dtype), state

@@ -19,7 +19,7 @@ from .position import Position
 from .problem import NeighborFacts, Problem, bucket
 from .similarity import Similarity, Softmax
 from .strategies import STRATEGIES, Call, Strategy
-from .transforms import exporting, fixed, functorch_active, parts_of
+from .transforms import autocast, exporting, fixed, functorch_active, lowered, parts_of
 
 _SOFTMAX, _EVERYONE = Softmax(), Everyone()
 
@@ -61,16 +61,10 @@ def attend(
     >>> torch.allclose(heedful.attend(q, k, v), expected, atol=1e-6)
     True
     """
-    if torch.compiler.is_compiling():
-        return _attend_compiled(query, key, value, similarity, neighbors, position, dropout, strategy, exact)
-    if type(query) is Tensor and _autocast(query.device.type):
-        device = query.device.type
-        query, key, value = (x.to(torch.get_autocast_dtype(device)) for x in (query, key, value))
-        with torch.autocast(device, enabled=False):
+    if autocast(query):
+        with torch.autocast(query.device.type, enabled=False):
             return attend(
-                query,
-                key,
-                value,
+                *map(lowered, (query, key, value)),
                 similarity=similarity,
                 neighbors=neighbors,
                 position=position,
@@ -78,6 +72,8 @@ def attend(
                 strategy=strategy,
                 exact=exact,
             )
+    if torch.compiler.is_compiling():
+        return _attend_compiled(query, key, value, similarity, neighbors, position, dropout, strategy, exact)
     if isinstance(neighbors, Graph):
         neighbors = as_neighbors(neighbors)
     seen: tuple | None
@@ -108,7 +104,7 @@ def attend(
         neighbors = as_neighbors(neighbors)
         problem = _problem(query, key, value, similarity, neighbors, position, dropout, exact)
         if problem is None or problem.device == "meta":  # nobody, or nobody's numbers
-            return _nobody(query, key, value)
+            return _nobody(query, key, value, similarity, position)
         name = make_plan(problem, strategy).strategy
         chosen = (strategy if isinstance(strategy, Strategy) else STRATEGIES[name], problem.neighbors)
         if len(_CHOSEN) > 8192:
@@ -121,10 +117,6 @@ def attend(
         heads = query.shape[-3] if query.dim() > 2 else 1
         position.check(neighbors.span(query.shape[-2], key.shape[-2]), heads, query.shape[-1])
     return _run(chosen[0], query, key, value, similarity, neighbors, position, dropout, chosen[1])
-
-
-def _autocast(device: str) -> bool:
-    return device != "meta" and torch.is_autocast_enabled(device)
 
 
 _CHOSEN: dict[tuple, tuple[Strategy, NeighborFacts]] = {}
@@ -241,12 +233,15 @@ def _run(way: Strategy, query, key, value, similarity, neighbors, position, drop
     return out[0] if single else out
 
 
-def _nobody(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """No speaker, no listener, an empty batch or meta tensors: zeros, through which gradients still pass."""
+def _nobody(query: Tensor, key: Tensor, value: Tensor, *others) -> Tensor:
+    """No speaker, no listener, an empty batch or meta tensors: zeros, through which gradients still pass,
+    also to what the others hold, such as a table.
+    """
     lead = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
     shape = (*lead, *query.shape[-3:-1], value.shape[-1])
-    zero = query[..., :0].sum() + key[..., :0].sum() + value[..., :0].sum()
-    return zero.expand(shape)
+    held = (x for other in others if other is not None for x in parts_of(other))
+    learned = (x.to(query) for x in held if isinstance(x, Tensor) and x.requires_grad)
+    return sum(x.flatten()[:0].sum() for x in (query, key, value, *learned)).expand(shape)
 
 
 def _attend_compiled(query, key, value, similarity, neighbors, position, dropout, strategy, exact) -> Tensor:
@@ -262,7 +257,7 @@ def _attend_compiled(query, key, value, similarity, neighbors, position, dropout
             query, key, value, similarity, neighbors, position, dropout, exact, transform="compile"
         )
         if problem is None:
-            return _nobody(query, key, value)
+            return _nobody(query, key, value, similarity, position)
         way = STRATEGIES[_chosen_name(strategy, *[fixed(fact) for fact in problem.flat()])]
     return _run(way, query, key, value, similarity, neighbors, position, dropout)
 

@@ -22,6 +22,7 @@ from .similarity import Similarity
 from .strategies import STRATEGIES
 from .strategies.fused import plainly_causal
 from .strategies.sdpa import sdpa
+from .transforms import autocast
 
 _SETTLED: dict[str, tuple[Any, Any, Any]] = {}
 
@@ -65,13 +66,14 @@ def attend_settled(word: str, query: Tensor, key: Tensor, value: Tensor, dropout
         (query.dtype, query.device.type, drops, is_grad_enabled() and wanted),
         square,
     )
-    if not name:
+    alike = query.dim() == key.dim() == value.dim() == 4 and query.shape[0] == key.shape[0] == value.shape[0]
+    bare = scale is not None and alike
+    if not name or (autocast(query) and not bare):
         similarity, neighbors, position = _SETTLED[word]
         return attend(
             query, key, value, similarity=similarity, neighbors=neighbors, position=position, dropout=dropout
         )
-    alike = query.dim() == key.dim() == value.dim() == 4 and query.shape[0] == key.shape[0] == value.shape[0]
-    if scale is None or not alike:
+    if not bare:
         return _run(STRATEGIES[name], query, key, value, *_SETTLED[word], dropout)
     if turns:
         query, key = _SETTLED[word][2].apply(query, key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import index
 
@@ -75,6 +75,18 @@ def fixed(fact):
     return float.fromhex(fact.hex()) if isinstance(fact, float) else fact
 
 
+def autocast(x: object) -> bool:
+    """Whether x is a tensor where torch.autocast is on."""
+    return isinstance(x, Tensor) and not x.is_meta and torch.is_autocast_enabled(x.device.type)
+
+
+def lowered(x):
+    """What autocast makes of it: float64 and what is no number with a point stay as they are."""
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.dtype == torch.float64:
+        return x
+    return x.to(torch.get_autocast_dtype(x.device.type))
+
+
 def broadcasts(size: int, wanted: int) -> bool:
     """Whether a size is 1 or the one wanted. Of symbols a compiler takes `size in (1, wanted)` for false."""
     return size == 1 or size == wanted
@@ -96,8 +108,10 @@ def backwards(x: Tensor, dim: int) -> Tensor:
     return x.index_select(dim, torch.arange(x.shape[dim] - 1, -1, -1, device=x.device))
 
 
-def recompute(function: Callable, *tensors: Tensor, hidden: bool = False):
+def recompute(function: Callable, *tensors: Tensor, hidden: bool = False, held: Sequence[Tensor] = ()):
     """function(*tensors), keeping only the inputs: what is inside is computed again in the backward pass.
+
+    It breaks off if tensors `held` by the function were written to in between: torch looks after inputs only.
 
     `hidden` says that the function also depends on tensors that are not arguments (the parameters of a user's
     feature map); torch's own checkpoint finds those, at four times the overhead. Function transforms cannot
@@ -109,9 +123,27 @@ def recompute(function: Callable, *tensors: Tensor, hidden: bool = False):
         return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
     if not torch.is_grad_enabled() or functorch_active() or forward_mode_active():
         return function(*tensors)
+    if held:
+        function = _unchanged(function, held)
     if hidden:
         return checkpoint(function, *tensors, use_reentrant=False, preserve_rng_state=False)
     return _Recompute.apply(function, *tensors)
+
+
+def _unchanged(function: Callable, held: Sequence[Tensor]) -> Callable:
+    versions = [(x, x._version) for x in held if not x.is_inference()]
+
+    def run(*tensors):
+        for x, version in versions:
+            if x._version != version:
+                raise RuntimeError(
+                    f"attend(): a tensor of shape {tuple(x.shape)} that the neighbours or the similarity "
+                    f"hold was changed in place before the backward pass, which needs it as it was. Change "
+                    f"a copy."
+                )
+        return function(*tensors)
+
+    return run
 
 
 def slices(x: Tensor, spans: list[tuple[int, int]]) -> Iterator[Tensor]:

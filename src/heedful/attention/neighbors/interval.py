@@ -6,6 +6,7 @@ from math import inf
 
 import torch
 
+from ..given import whole
 from ..problem import NeighborFacts
 from ..transforms import fixed
 from .base import Neighbors
@@ -104,8 +105,7 @@ class Window(Interval):
     """
 
     def __init__(self, width: int):
-        if isinstance(width, bool) or not isinstance(width, int) or width < 1:
-            raise ValueError(f"Window(width={width!r}): width must be a whole number, 1 or more.")
+        width = whole("Window(width", width, 1)
         self.low, self.high = -width, width
         self.signature = ("Window", width)
 

@@ -23,7 +23,7 @@ class Alibi(Position):
 
     def __init__(self, slopes: float | Tensor | None = None):
         if isinstance(slopes, Tensor):
-            check_numbers("Alibi(slopes)", slopes)
+            check_numbers("Alibi(slopes)", slopes, silent=False)
             if slopes.dim() > 1:
                 raise ValueError(
                     f"Alibi(slopes): got shape {tuple(slopes.shape)}; takes one number, or one a head."

@@ -52,16 +52,18 @@ def check_heads(what: str, rows: int, heads: int) -> None:
         raise ValueError(f"{what}: got {rows} rows for {heads} heads; give one row, or one a head.")
 
 
-def check_numbers(what: str, table: Tensor) -> None:
+def check_numbers(what: str, table: Tensor, *, silent: bool = True) -> None:
+    """Whether entries are numbers; `silent` says that −inf may be one."""
     if not isinstance(table, Tensor) or not table.is_floating_point():
         got = table.dtype if isinstance(table, Tensor) else type(table).__name__
         raise TypeError(f"{what} must be a floating-point tensor, got {got}.")
     if not traced() and table.device.type != "meta":
-        bad = torch.isnan(table) | (table == math.inf)
+        bad = torch.isnan(table) | (table == math.inf) if silent else ~torch.isfinite(table)
         if bool(bad.any()):
             where = tuple(bad.nonzero()[0].tolist())
             raise ValueError(
-                f"{what} is {table[where].item()} at {list(where)}; entries are finite, or −inf to silence."
+                f"{what} is {table[where].item()} at {list(where)}; entries are finite"
+                f"{', or −inf to silence' if silent else ''}."
             )
 
 

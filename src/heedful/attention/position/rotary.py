@@ -7,6 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from ..given import real, whole
 from ..transforms import forward_mode_active, lasting, traced
 from .base import Position
 
@@ -26,9 +27,11 @@ class Rotary(Position):
     rotates = True
 
     def __init__(self, base: float = 10000.0, *, interleaved: bool = True, dims: int | None = None):
+        real("Rotary(base", base)
         if base <= 0:
             raise ValueError(f"Rotary(base={base}): must be positive.")
-        if dims is not None and (dims < 2 or dims % 2):
+        dims = None if dims is None else whole("Rotary(dims", dims, 2)
+        if dims is not None and dims % 2:
             raise ValueError(f"Rotary(dims={dims}): must be even, 2 or more.")
         self.base, self.interleaved, self.dims = base, interleaved, dims
         self.signature = ("Rotary", base, interleaved, dims)

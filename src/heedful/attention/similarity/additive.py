@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..given import real
 from ..transforms import broadcasts
 from .base import Similarity, short, signature_of
 
@@ -23,6 +24,7 @@ class Additive(Similarity):
     """
 
     def __init__(self, slope: float = 0.2, weight: Tensor | None = None):
+        real("Additive(slope", slope)
         if not 0 <= slope <= 1:
             raise ValueError(f"Additive(slope={slope}): the slope of the leaky ReLU must lie in [0, 1].")
         if weight is not None and (not isinstance(weight, Tensor) or weight.dim() not in (1, 2)):

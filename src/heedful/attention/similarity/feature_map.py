@@ -35,8 +35,7 @@ class FeatureMap(Similarity):
         if self.size is not None:
             return self.size
         if dim not in self._sizes:
-            with torch.no_grad():
-                features = self.phi(self._probe(dim))
+            features = self._tried(dim)
             if not isinstance(features, Tensor) or features.dim() != 2 or features.shape[0] != 1:
                 got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
                 raise ValueError(
@@ -45,9 +44,23 @@ class FeatureMap(Similarity):
             self._sizes[dim] = features.shape[-1]
         return self._sizes[dim]
 
-    def _probe(self, dim: int) -> Tensor:
-        parameter = next(iter(self.phi.parameters()), None) if isinstance(self.phi, torch.nn.Module) else None
-        return torch.zeros(1, dim) if parameter is None else parameter.new_zeros(1, dim)
+    def _tried(self, dim: int) -> Tensor:
+        """φ(0), where φ's own tensors are, and of their type; a function may have closed over either type."""
+        probes = [torch.zeros(1, dim), torch.zeros(1, dim, dtype=torch.float64)]
+        if isinstance(self.phi, torch.nn.Module):
+            own = (x for x in (*self.phi.parameters(), *self.phi.buffers()) if x.is_floating_point())
+            probes = [x.new_zeros(1, dim) for x in (next(own, None),) if x is not None] or probes
+        reasons = []
+        for probe in probes:
+            try:
+                with torch.no_grad():
+                    return self.phi(probe)
+            except (RuntimeError, IndexError, ValueError, TypeError) as reason:
+                reasons.append(reason)
+        raise ValueError(
+            f"{self}: phi cannot be tried on zeros of shape (1, {dim}) ({reasons[0]}). Say how many features "
+            f"it makes: FeatureMap(phi, size=…)."
+        ) from reasons[0]
 
     def query_features(self, query):
         return self._mapped(query)

@@ -35,6 +35,8 @@ class ScoreFunction(Similarity):
 
     def scores(self, query, key):
         scores = self.fn(query, key)
+        if not isinstance(scores, Tensor):
+            raise TypeError(f"{self}: fn must return a tensor of scores, got {type(scores).__name__}.")
         if tuple(scores.shape[-2:]) != (query.shape[-2], key.shape[-2]):
             raise ValueError(
                 f"{self}: fn returned shape {tuple(scores.shape)} for {query.shape[-2]} queries and "

@@ -137,7 +137,7 @@ class Banded(Strategy):
             return out[..., : stop - start, :]
 
         extra = () if bias is None else (bias,)
-        return recompute(group, query, key, value, *extra, hidden=call.similarity.hidden)
+        return recompute(group, query, key, value, *extra, hidden=call.similarity.hidden, held=call.held())
 
     def _allowed(self, call, i, j, padded):
         """Who hears whom in each block, for i (blocks, 1, block, 1) and j (blocks, 1, 1, width)."""

@@ -14,7 +14,7 @@ from ..neighbors import Neighbors, Tile
 from ..position import Position
 from ..problem import NeighborFacts, Problem
 from ..similarity import Similarity
-from ..transforms import eager_on_cpu
+from ..transforms import eager_on_cpu, parts_of
 
 
 @dataclass
@@ -46,6 +46,11 @@ class Call:
     @property
     def heads(self) -> int:
         return self.query.shape[-3]
+
+    def held(self) -> list[Tensor]:
+        """What the pattern and the similarity hold, and a caller may write to."""
+        own = [x for x in parts_of(self.similarity) if isinstance(x, Tensor)]
+        return own + [x for _, x, _ in self.neighbors.carried()]
 
     def table(self) -> Tensor | None:
         """The position as a table over all offsets, (heads or 1, N + M − 1), or None."""

@@ -92,4 +92,4 @@ class Tiled(Strategy):
             return attend_block(call, q, k, v, tile, p[0] if p else None)
 
         extra = () if table is None else (table,)
-        return recompute(band, query, key, value, *extra, hidden=call.similarity.hidden)
+        return recompute(band, query, key, value, *extra, hidden=call.similarity.hidden, held=call.held())
