@@ -68,7 +68,7 @@ def attend_settled(word: str, query: Tensor, key: Tensor, value: Tensor, dropout
     )
     alike = query.dim() == key.dim() == value.dim() == 4 and query.shape[0] == key.shape[0] == value.shape[0]
     bare = scale is not None and alike
-    if not name or (autocast(query) and not bare):
+    if not name or (not bare and autocast(query)):
         similarity, neighbors, position = _SETTLED[word]
         return attend(
             query, key, value, similarity=similarity, neighbors=neighbors, position=position, dropout=dropout
