@@ -64,6 +64,30 @@ def test_an_epoch_left_in_the_middle_is_followed_by_another(seed):
     assert torch.equal(first, next(iter(Batches(torch.arange(40), size=4, seed=seed))))
 
 
+@pytest.mark.parametrize(
+    "make", [lambda x, seed: Batches(x, size=4, seed=seed), lambda x, seed: Windows(x, 3, 4, seed=seed)]
+)
+def test_one_inside_another_keeps_its_own_place(make, seed):
+    def given(batch):
+        return (batch if isinstance(batch, torch.Tensor) else batch[0]).tolist()
+
+    batches, apart = make(torch.arange(37), seed), make(torch.arange(37), seed)
+    first, second = ([given(batch) for batch in apart] for _ in range(2))
+    assert first != second
+    pairs = [(given(a), given(b)) for a, b in zip(batches, batches, strict=True)]
+    assert pairs == list(zip(first, second, strict=True))
+
+    batches, outer = make(torch.arange(37), seed), []
+    for batch in batches:
+        outer.append(given(batch))
+        within = [given(other) for _, other in zip(range(len(outer)), batches, strict=False)]
+        assert len(within) == len(outer) and within != outer
+        place = batches.state()
+        assert (place["epoch"], place["position"]) == (0, len(outer))
+    assert outer == first
+    assert batches.state()["epoch"] == 1 + len(outer)  # what comes next is new
+
+
 def test_replacement_draws_independently(seed):
     found = rows(Batches(torch.arange(1000), size=10, seed=seed, replacement=True))
     assert len(found) == 1000 and 560 < len(set(found)) < 700  # 632 ± 10 expected

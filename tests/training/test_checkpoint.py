@@ -264,6 +264,55 @@ def test_it_goes_on_as_if_nothing_had_happened(data, tmp_path, seed):
     )  # done, nothing to do
 
 
+@pytest.mark.parametrize("how", ["whole", "a few", "one held"])
+def test_an_evaluation_may_go_through_the_same_batches(how, tmp_path, seed):
+    """It neither moves the training's place nor is moved by it, and both go on as they were."""
+    x = torch.randn(30, 3, generator=torch.Generator().manual_seed(seed))
+
+    def run(folder, die_at=None):
+        torch.manual_seed(seed)
+        batches, model = Batches(x, size=4, seed=seed), nn.Linear(3, 1)
+        held = iter(batches)
+        next(held)
+
+        def evaluate(model):
+            if how == "one held":
+                next(held, None)
+                return {"v": 0.0}
+            rest = zip(range(99 if how == "whole" else 3), batches, strict=False)
+            return {"v": [model(batch).mean() for _, batch in rest][-1]}
+
+        def die(now):
+            if now.step == die_at:
+                raise Killed
+
+        history = train(
+            model,
+            lambda model, batch: (model(batch) - 1).square().mean(),
+            batches,
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            epochs=3,
+            every=3,
+            evaluate=evaluate,
+            callbacks=[die],
+            checkpoint=None if folder is None else Checkpoint(folder, every=1),
+            progress=False,
+        )
+        return {
+            "weights": dict(model.state_dict()),
+            "steps": history.steps,
+            "epochs": history.epochs,
+            "next": next(iter(batches)),
+        }
+
+    expected = run(None)
+    assert len(expected["steps"]) == 24
+    for place in (4, 8, 9, 17):
+        with pytest.raises(Killed):
+            run(tmp_path, die_at=place)
+    assert equal(run(tmp_path), expected)
+
+
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_every_optimizer_goes_on(kind, tmp_path, seed):
     assert equal(interrupted(tmp_path, seed, times=2, kind=kind), training(None, seed, kind=kind))

@@ -2,13 +2,14 @@
 
     order(seed, epoch)  =  a permutation of the rows, drawn by a generator seeded with hash(seed, epoch)
 
-The position (epoch, batches already given) is all there is to remember. Torch's global generator is neither
-read nor moved, so what a model draws does not depend on how its data came.
+The place (epoch, batches already given, and which epoch comes next) is all there is to remember. Torch's
+global generator is neither read nor moved, so what a model draws does not depend on how its data came.
 """
 
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -19,8 +20,9 @@ from torch import Tensor
 class Order:
     """Batches of row numbers; `Batches` and `Windows` say what is taken at them.
 
-    Each `for` over it is one epoch, and the next one has another order. `state()` tells where it stands and
-    `restore` goes there: the next `for` gives the rest of that epoch.
+    Each `for` over it is one epoch, and the next one has another order, be it inside the first: each keeps
+    its own place. `state()` tells where the outermost stands and `restore` goes there: the next `for` gives
+    the rest of that epoch.
     """
 
     def __init__(
@@ -50,9 +52,11 @@ class Order:
             )
         self.rows, self.size, self.seed = rows, size, seed
         self.shuffle, self.replacement, self.drop_last = shuffle, replacement, drop_last
-        self.epoch = self.position = 0
+        self.epoch = self.position = 0  # where the outermost `for` stands, or stood when it was left
         self.part, self.parts = 0, 1
+        self._next = 0  # the epoch of the next `for`, unless that goes on with one
         self._going_on = False
+        self._outermost: weakref.ref[_Epoch] | None = None
 
     def take(self, rows: Tensor | slice) -> Any:
         """What is at these rows."""
@@ -63,20 +67,15 @@ class Order:
         return self.rows // self.size if self.drop_last else -(-self.rows // self.size)
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._going_on and self.position:  # an epoch that was left in the middle
-            self.epoch, self.position = self.epoch + 1, 0
-        self._going_on = False
-        order = self._order(self.epoch) if self.shuffle else None
-        while self.position < len(self):
-            start = self.position * self.size
-            stop = min(start + self.size, self.rows)
-            self.position += 1
-            yield self.take(self._own(order, start, stop))
-        self.epoch, self.position = self.epoch + 1, 0
+        return _Epoch(self)
 
     def state(self) -> dict[str, int]:
-        """Where it stands: the epoch, and how many batches of it were given."""
-        return {"epoch": self.epoch, "position": self.position, "seed": self.seed, "rows": self.rows}
+        """Where it stands: the epoch, how many batches of it were given, and the epoch that comes next."""
+        return self._state(self.epoch, self.position)
+
+    def _state(self, epoch: int, position: int) -> dict[str, int]:
+        place = {"epoch": epoch, "position": position, "next": max(self._next, epoch + 1)}
+        return {**place, "seed": self.seed, "rows": self.rows}
 
     def restore(self, state: dict[str, int]) -> None:
         """Stand where `state` says; the next `for` gives the rest of that epoch."""
@@ -87,6 +86,8 @@ class Order:
                     f"{getattr(self, name)}; it would go on in another order."
                 )
         self.epoch, self.position, self._going_on = state["epoch"], state["position"], True
+        self._next = state.get("next", self.epoch + 1)  # which older states do not tell
+        self._outermost = None
 
     def share(self, part: int, parts: int) -> Self:
         """Every `parts`-th row of each batch, from the `part`-th: together the parts give the same batches.
@@ -108,6 +109,26 @@ class Order:
         twin.part, twin.parts = part, parts
         return twin
 
+    def _begin(self, under_way: _Epoch) -> Self:
+        """A twin that stands where the next `for` begins."""
+        twin = copy.copy(self)
+        if self._going_on:
+            self._going_on = False
+        else:
+            twin.epoch, twin.position = self._next, 0
+            self._next += 1
+        outer = None if self._outermost is None else self._outermost()
+        if outer is None or outer.ended:  # who is gone was left in the middle
+            self._outermost = weakref.ref(under_way)
+        return twin
+
+    def _moved(self, under_way: _Epoch, epoch: int, position: int) -> None:
+        if self._outermost is not None and self._outermost() is under_way:
+            self.epoch, self.position = epoch, position
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_outermost": None}  # nobody goes through a copy yet
+
     def _order(self, epoch: int) -> Tensor:
         generator = torch.Generator().manual_seed(_hash(self.seed, epoch))
         if self.replacement:
@@ -118,6 +139,39 @@ class Order:
         if order is None:  # a slice is a view: nothing is copied
             return slice(start + self.part, stop, self.parts)
         return order[start + self.part : stop : self.parts]
+
+
+class _Epoch(Iterator[Any]):
+    """Once through an order. It knows its own place, for another may begin before it ends."""
+
+    def __init__(self, whole: Order):
+        self.whole, self.ended = whole, False
+        self._twin: Order | None = None  # whose `take` may ask which epoch and position it is
+
+    def __next__(self) -> Any:
+        if self.ended:
+            raise StopIteration
+        if self._twin is None:  # begun when first asked, not when made
+            self._twin = self.whole._begin(self)
+            self._order = self._twin._order(self._twin.epoch) if self._twin.shuffle else None
+        here = self._twin
+        if here.position >= len(here):
+            self.ended = True
+            self.whole._moved(self, self.whole._next, 0)
+            raise StopIteration
+        start = here.position * here.size
+        stop = min(start + here.size, here.rows)
+        here.position += 1
+        self.whole._moved(self, here.epoch, here.position)
+        return here.take(here._own(self._order, start, stop))
+
+    def state(self) -> dict[str, int]:
+        """Where this one stands, whoever else is under way; once it has ended, where the next begins."""
+        if self._twin is None:
+            return self.whole.state()
+        if self.ended:
+            return self.whole._state(self.whole._next, 0)
+        return self.whole._state(self._twin.epoch, self._twin.position)
 
 
 class Batches(Order):

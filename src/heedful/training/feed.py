@@ -14,15 +14,17 @@ from . import randomness
 class Feed:
     """Gives an epoch as lists of `accumulate` batches, each a step's worth; the last may have fewer.
 
-    What has `state()` and `restore()` (`Batches`) is asked for its place. Of anything else (a list, a
-    DataLoader) the given batches are counted, and going on means to begin the epoch again, with the
-    generators as they were then, and to pass over as many: the order a DataLoader draws comes out the same.
+    What has `state()` and `restore()` (`Batches`) is asked for its place, or the epoch under way is, if it
+    can tell: an evaluation may go through the same batches. Of anything else (a list, a DataLoader) the given
+    batches are counted, and going on means to begin the epoch again, with the generators as they were then,
+    and to pass over as many: the order a DataLoader draws comes out the same.
     """
 
     def __init__(self, batches: Iterable, accumulate: int = 1, *, resumable: bool = False):
         self.batches, self.accumulate = batches, accumulate
         self.position = 0  # batches given in this epoch
         self._own = hasattr(batches, "state") and hasattr(batches, "restore")
+        self._place: Any = batches  # who tells where it stands, if it is their own
         self._drawn = resumable and not self._own and not isinstance(batches, (list, tuple))
         self._start: dict[str, Any] | None = None
         self._now: dict[str, Any] | None = None
@@ -41,8 +43,12 @@ class Feed:
         self.position = 0
 
     def _rest(self) -> Iterator:
-        if self._own or not self._drawn:
-            return iter(self.batches) if self._own else islice(self.batches, self.position, None)
+        if self._own:
+            rest = iter(self.batches)
+            self._place = rest if hasattr(rest, "state") else self.batches
+            return rest
+        if not self._drawn:
+            return islice(self.batches, self.position, None)
         if not self.position:
             self._start = self._generators()
             return iter(self.batches)
@@ -67,7 +73,7 @@ class Feed:
     def state(self) -> dict[str, Any]:
         return {
             "position": self.position,
-            "own": self.batches.state() if self._own else None,  # type: ignore[attr-defined]
+            "own": self._place.state() if self._own else None,
             "start": self._start if self.position else None,
             "now": self._generators() if self._drawn else None,
         }
