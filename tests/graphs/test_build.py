@@ -163,6 +163,16 @@ def test_to_device_moves_everything():
     assert graph.to("cpu").source.tolist() == graph.source.tolist()
 
 
+def test_to_a_dtype_converts_what_edges_carry():
+    graph = Graph.from_edges([0, 2], [1, 1], weight=[0.5, 2.0]).with_edges(key=torch.ones(2, 3))
+    for half in (graph.to(torch.float16), graph.to("cpu", torch.float16), graph.to(dtype=torch.float16)):
+        assert {tensor.dtype for tensor in half.attributes.values()} == {torch.float16}
+        assert half.structure.forward.col.dtype == graph.col.dtype == torch.int32
+        assert torch.equal(half.to_edge_index(), graph.to_edge_index())
+    with pytest.raises(TypeError, match=r"dtype is torch.int64; edges carry floating point"):
+        graph.to(torch.int64)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

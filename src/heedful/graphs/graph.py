@@ -144,10 +144,21 @@ class Graph:
         graphs = f"{len(self.sizes)} graphs, " if len(self.sizes) > 1 else ""
         return f"Graph({', '.join([f'{graphs}{size}', f'{self.edges} edges', *self.attributes])})"
 
-    def to(self, device) -> Graph:
-        """The same graph on another device."""
-        moved = {name: tensor.to(device) for name, tensor in self.attributes.items()}
-        return Graph(self.structure.to(device), sizes=self.sizes, **moved)
+    def to(self, device=None, dtype: torch.dtype | None = None) -> Graph:
+        """The same graph on another device, or what its edges carry in another dtype; the ends stay whole
+        numbers. As with tensors, a dtype may stand alone.
+
+        >>> graph = Graph.from_edges([0], [1], weight=[0.5]).to(torch.float16)
+        >>> graph.weight, graph.col
+        (tensor([0.5000], dtype=torch.float16), tensor([0], dtype=torch.int32))
+        """
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"Graph.to(): dtype is {dtype}; edges carry floating point numbers.")
+        moved = {name: tensor.to(device, dtype) for name, tensor in self.attributes.items()}
+        structure = self.structure if device is None else self.structure.to(device)
+        return Graph(structure, sizes=self.sizes, **moved)
 
     def with_edges(
         self,
