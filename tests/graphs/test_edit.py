@@ -226,6 +226,14 @@ def test_local_order_of_loners_loops_and_nothing(graph):
     assert graph.local_order().sort().values.equal(torch.arange(graph.nodes))
 
 
+@pytest.mark.parametrize("times", [1, 128, 256])
+def test_local_order_of_edges_that_come_many_times(times):
+    ends = torch.tensor([0, 3, 1, 4]), torch.tensor([3, 1, 4, 2])  # 0 3 1 4 2 in a row
+    graph = Graph.from_edges(*(end.repeat(times) for end in ends))
+    near = graph.permute(graph.local_order())
+    assert (near.source - near.target).abs().max() == 1
+
+
 def test_local_order_takes_one_kind_of_nodes():
     with pytest.raises(ValueError, match="bipartite"):
         Graph.from_edges([0], [1], sources=2, targets=3).local_order()

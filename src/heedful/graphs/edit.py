@@ -161,8 +161,8 @@ def local_order(graph: Graph) -> Tensor:
     if not nodes:
         return torch.zeros(0, dtype=torch.int64, device=graph.device)
     rowptr, col = graph.rowptr.cpu().numpy(), graph.col.cpu().numpy()
-    # Ones, because a weight of 0 would be no edge.
-    listens = csr_array((np.ones(len(col), np.int8), col, rowptr), shape=(nodes, nodes))
+    # Ones, because a weight of 0 would be no edge; as floats, because int8's add up to 0 at 256 of them.
+    listens = csr_array((np.ones(len(col), np.float32), col, rowptr), shape=(nodes, nodes))
     both = (listens + listens.T).tocsr()
     order = reverse_cuthill_mckee(both, symmetric_mode=True).astype(np.int64)
     return torch.from_numpy(order).to(graph.device)
