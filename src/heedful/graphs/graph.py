@@ -146,7 +146,7 @@ class Graph:
 
     def to(self, device=None, dtype: torch.dtype | None = None) -> Graph:
         """The same graph on another device, or what its edges carry in another dtype; the ends stay whole
-        numbers. As with tensors, a dtype may stand alone.
+        numbers. As with tensors, a dtype may stand alone, or a tensor for both.
 
         >>> graph = Graph.from_edges([0], [1], weight=[0.5]).to(torch.float16)
         >>> graph.weight, graph.col
@@ -154,6 +154,8 @@ class Graph:
         """
         if isinstance(device, torch.dtype):
             device, dtype = None, device
+        elif isinstance(device, Tensor):
+            device, dtype = device.device, device.dtype
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"Graph.to(): dtype is {dtype}; edges carry floating point numbers.")
         moved = {name: tensor.to(device, dtype) for name, tensor in self.attributes.items()}
