@@ -165,8 +165,8 @@ def test_to_device_moves_everything():
 
 def test_to_a_dtype_converts_what_edges_carry():
     graph = Graph.from_edges([0, 2], [1, 1], weight=[0.5, 2.0]).with_edges(key=torch.ones(2, 3))
-    for given in ((torch.float16,), ("cpu", torch.float16), (None, torch.float16), (torch.ones(1).half(),)):
-        half = graph.to(*given)
+    for like in ((torch.float16,), ("cpu", torch.float16), (None, torch.float16), (torch.ones(1).half(),)):
+        half = graph.to(*like)
         assert {tensor.dtype for tensor in half.attributes.values()} == {torch.float16}
         assert half.structure.forward.col.dtype == graph.col.dtype == torch.int32
         assert torch.equal(half.to_edge_index(), graph.to_edge_index())

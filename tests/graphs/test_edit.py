@@ -151,6 +151,38 @@ def test_batch_survives_editing(seed):
         assert (back.targets, back.sources) == (part.sources, part.targets)
 
 
+@pytest.mark.parametrize("kind", ["combinatorial", "symmetric", "random_walk"])
+def test_the_laplacian_of_a_batch_is_the_batch_of_laplacians(kind, seed):
+    parts = [Graph.from_dense(torch.rand(n, n)) for n in (3, 1, 2)]
+    whole = Graph.batch(parts).laplacian(kind, sparse=True)
+    assert whole.batch_index.tolist() == [0, 0, 0, 1, 2, 2]
+    for part, back in zip(parts, whole.unbatch(), strict=True):
+        torch.testing.assert_close(back.to_dense(), part.laplacian(kind))
+
+
+def test_graphs_that_become_joined_are_one():
+    both = Graph.batch([Graph.empty(3), Graph.empty(2)])
+    one = both | Graph.complete(5)
+    assert repr(one) == "Graph(5 nodes, 25 edges)" and one.unbatch()[0].edges == 25
+    for other in (Graph.batch([Graph.complete(3), Graph.complete(2)]), Graph.from_edges([3], [4])):
+        apart = both | other
+        assert apart.batch_index.tolist() == [0, 0, 0, 1, 1]
+        assert [part.nodes for part in apart.unbatch()] == [3, 2]
+    odd = Graph.batch([Graph.from_edges([0], [0], sources=a, targets=b) for a, b in ((1, 2), (2, 1))])
+    with pytest.raises(ValueError, match=r"edge 2, from node 1 to 1, joins two graphs"):
+        odd.with_self_loops().unbatch()
+
+
+def test_renaming_within_the_graphs_of_a_batch_keeps_it(seed):
+    parts = [Graph.from_dense(torch.rand(n, n)) for n in (3, 2)]
+    inside = torch.cat([torch.randperm(3), 3 + torch.randperm(2)])
+    renamed = Graph.batch(parts).permute(inside)
+    for part, back, order in zip(parts, renamed.unbatch(), inside.split([3, 2]), strict=True):
+        order = order - order.min()
+        torch.testing.assert_close(back.to_dense(), part.to_dense()[order][:, order])
+    assert len(Graph.batch(parts).permute([3, 4, 0, 1, 2]).unbatch()) == 1
+
+
 def test_batch_of_unlike_graphs_is_refused():
     plain = Graph.complete(2)
     with pytest.raises(ValueError, match="graph 1 has weight and graph 0 has not"):

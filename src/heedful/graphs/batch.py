@@ -44,14 +44,28 @@ def batch(graphs: Sequence[Graph]) -> Graph:
 
 def batch_index(graph: Graph) -> Tensor:
     """The number of the graph each listening node belongs to."""
-    targets = torch.tensor([t for t, _ in graph.sizes], device=graph.device)
-    return torch.arange(len(targets), device=graph.device).repeat_interleave(
-        targets, output_size=graph.targets
-    )
+    return _members([targets for targets, _ in graph.sizes], graph.targets, graph.device)
+
+
+def crossed(graph: Graph) -> Tensor:
+    """The edges from one graph of a batch to another, by number."""
+    heard = _members([sources for _, sources in graph.sizes], graph.sources, graph.device)
+    return (heard[graph.source] != batch_index(graph)[graph.target]).nonzero().squeeze(1)
+
+
+def _members(sizes: list[int], total: int, device) -> Tensor:
+    each = torch.arange(len(sizes), device=device)
+    return each.repeat_interleave(torch.tensor(sizes, device=device), output_size=total)
 
 
 def unbatch(graph: Graph) -> list[Graph]:
     """See `Graph.unbatch`."""
+    if len(between := crossed(graph)):
+        edge = int(between[0])
+        raise ValueError(
+            f"unbatch(): edge {edge}, from node {int(graph.source[edge])} to {int(graph.target[edge])}, "
+            f"joins two graphs of the batch; filter out such edges first."
+        )
     member = batch_index(graph)[graph.target]
     order = torch.argsort(member, stable=True)  # edges of one graph together, in the order they had
     counts = torch.bincount(member, minlength=len(graph.sizes)).tolist()

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import check
+from . import batch, check
 from .attributes import concatenate, extend, select
 from .spectral import edge_weight
 from .structure import Slots, Structure, pointers
@@ -70,7 +70,10 @@ def union(graph: Graph, other: Graph) -> Graph:
     here, there = _numbered(graph, other, "|")
     new = (~torch.isin(there, here)).nonzero().squeeze(1)
     attributes = concatenate([graph.attributes, select(other.attributes, new)], where="graph | other")
-    return _add(graph, other.source[new], other.target[new], attributes)
+    joined = _add(graph, other.source[new], other.target[new], attributes)
+    if graph.sizes != other.sizes and len(batch.crossed(joined)):
+        joined.sizes = ((joined.targets, joined.sources),)  # no longer side by side: one graph
+    return joined
 
 
 def _numbered(graph: Graph, other: Graph, sign: str) -> tuple[Tensor, Tensor]:
@@ -149,7 +152,12 @@ def permute(graph: Graph, order) -> Graph:
         raise ValueError(
             f"permute(): order has {len(order)} entries, the graph {graph.nodes} nodes; list each once."
         )
-    return subgraph(graph, order, where="permute()")
+    renamed = subgraph(graph, order, where="permute()")
+    if len(graph.sizes) > 1 and all(targets == sources for targets, sources in graph.sizes):
+        member = graph.batch_index
+        if torch.equal(member[order], member):  # each graph's nodes stay where its nodes were
+            renamed.sizes = graph.sizes
+    return renamed
 
 
 def local_order(graph: Graph) -> Tensor:

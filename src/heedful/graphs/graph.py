@@ -394,7 +394,8 @@ class Graph:
         return edit.intersection(self, other) if isinstance(other, Graph) else NotImplemented
 
     def __or__(self, other: Graph) -> Graph:
-        """All edges, then those of `other` whose ends are not joined yet.
+        """All edges, then those of `other` whose ends are not joined yet. A batch whose graphs are joined by
+        them is one graph from then on.
 
         >>> (Graph.from_edges([0], [1]) | Graph.from_edges([0, 1], [1, 0])).to_edge_index().tolist()
         [[0, 1], [1, 0]]
@@ -418,7 +419,8 @@ class Graph:
         return edit.subgraph(self, nodes)
 
     def permute(self, order) -> Graph:
-        """Rename the nodes: node order[k] becomes node k. Edges keep their numbers.
+        """Rename the nodes: node order[k] becomes node k. Edges keep their numbers; a batch stays one if each
+        of its graphs keeps its place.
 
         >>> Graph.from_edges([0], [1], nodes=3).permute([2, 0, 1]).to_edge_index().tolist()
         [[1], [2]]

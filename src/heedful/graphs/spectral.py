@@ -9,6 +9,7 @@ from torch import Tensor
 
 from . import check
 from .propagate import propagate
+from .structure import Structure
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -70,12 +71,9 @@ def laplacian(graph: Graph, kind: str) -> Graph:
         diagonal = (degree != 0).to(degree.dtype)
         weight = _normalized_weight(graph, "row" if kind == "random_walk" else "symmetric", degree)
     loops = torch.arange(nodes, device=graph.device)
-    return type(graph).from_edges(
-        torch.cat([graph.source, loops]),
-        torch.cat([graph.target, loops]),
-        nodes=nodes,
-        weight=torch.cat([-weight, diagonal], dim=-1),
-    )
+    ends = torch.cat([graph.source, loops]), torch.cat([graph.target, loops])
+    structure = Structure.from_edges(*ends, nodes, nodes)
+    return type(graph)(structure, sizes=graph.sizes, weight=torch.cat([-weight, diagonal], dim=-1))
 
 
 def walks(graph: Graph, length: int) -> Tensor:
