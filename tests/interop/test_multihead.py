@@ -10,7 +10,19 @@ import pytest
 import torch
 from torch import nn
 
-from heedful import Alibi, Causal, Graph, Polynomial, Rotary, Window, attend
+from heedful import (
+    Additive,
+    Alibi,
+    Causal,
+    FeatureMap,
+    Graph,
+    Polynomial,
+    Relative,
+    Rotary,
+    Softmax,
+    Window,
+    attend,
+)
 from heedful.interop.multihead import MultiheadAttention, convert
 from heedful.nn import RelativePosition
 
@@ -341,6 +353,35 @@ class TestChoices:
         x = torch.randn(BATCH, 9, DIM)
         layer(x, x, x, need_weights=False)[0].sum().backward()
         assert all(parameter.grad is not None for parameter in layer.parameters())
+
+    def test_a_similarity_that_learns(self, seed):
+        x = torch.randn(BATCH, 9, DIM)
+        phi = nn.Sequential(nn.Linear(DIM // HEADS, 5), nn.Softplus())
+        for similarity, name in (
+            (Softmax(nn.Parameter(torch.full((HEADS,), 0.3))), "scale"),
+            (FeatureMap(phi, positive=True), "phi.0.weight"),
+        ):
+            layer = MultiheadAttention(DIM, HEADS, batch_first=True, similarity=similarity)
+            layer(x, x, x, need_weights=False)[0].square().sum().backward()
+            assert dict(layer.named_parameters())[name].grad.abs().sum() > 0
+            zero = {name: torch.zeros_like(dict(layer.named_parameters())[name])}
+            assert not torch.equal(
+                torch.func.functional_call(layer, zero, (x, x, x))[0], copy.deepcopy(layer)(x, x, x)[0]
+            )
+            shared = MultiheadAttention.from_torch(nn.MultiheadAttention(DIM, HEADS), similarity=similarity)
+            assert dict(shared.named_parameters())[name] is dict(layer.named_parameters())[name]
+
+    @pytest.mark.parametrize(
+        "choice, words",
+        [
+            ({"position": Relative(nn.Parameter(torch.zeros(11)))}, "holds a parameter, entries"),
+            ({"similarity": Additive(weight=nn.Parameter(torch.ones(4)))}, "holds a parameter, weight"),
+            ({"position": "rotary"}, "position must be a Position"),
+        ],
+    )
+    def test_what_would_not_be_trained_is_refused(self, choice, words):
+        with pytest.raises(TypeError, match=f"^MultiheadAttention: .*{words}"):
+            MultiheadAttention(DIM, HEADS, **choice)
 
 
 def test_compiles_whole(seed):

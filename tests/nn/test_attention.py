@@ -18,6 +18,7 @@ from heedful import (
     Polynomial,
     Relative,
     Rotary,
+    ScoreFunction,
     Segments,
     Softmax,
     T5Buckets,
@@ -225,6 +226,21 @@ def test_modules_in_a_feature_map_belong_to_the_layer(seed):
     assert phi[0].weight.grad.abs().sum() > 0
 
 
+def test_modules_in_a_score_function_belong_to_the_layer(seed):
+    class Close(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rate = nn.Parameter(torch.ones(()))
+
+        def forward(self, query, key):
+            return -self.rate * (query.unsqueeze(-2) - key.unsqueeze(-3)).square().sum(-1)
+
+    layer = Attention(DIM, HEADS, similarity=ScoreFunction(Close()))
+    assert "fn.rate" in layer.state_dict()
+    layer(torch.randn(2, 7, DIM)).square().sum().backward()
+    assert layer.fn.rate.grad.abs() > 0
+
+
 def test_dropout_is_for_training(seed):
     layer, x = Attention(DIM, HEADS, dropout=0.5), torch.randn(2, 7, DIM)
     assert not torch.equal(layer(x), layer(x))
@@ -277,6 +293,16 @@ X = torch.randn(2, 7, DIM)
             lambda: Attention(16, 4, similarity=Additive(weight=nn.Parameter(torch.zeros(4)))),
             TypeError,
             "holds a parameter, weight",
+        ),
+        (
+            lambda: Attention(16, 4, position=Relative(nn.Parameter(torch.zeros(4, 11)))),
+            TypeError,
+            "holds a parameter, entries, .*RelativePosition",
+        ),
+        (
+            lambda: Attention(16, 4, position=Alibi(nn.Parameter(torch.ones(4)))),
+            TypeError,
+            "holds a parameter, slopes",
         ),
         (
             lambda: Attention(16, 4)(X[..., :8]),

@@ -8,7 +8,7 @@ import torch
 from torch.nn import Linear, ReLU
 from torch.nn import functional as F
 
-from heedful import Everyone, Graph, Segments, nn
+from heedful import Additive, Everyone, Graph, Segments, Softmax, nn
 from heedful.nn.graph.normalize import _KEPT
 
 DOUBLE = torch.float64
@@ -264,6 +264,16 @@ def test_edge_features_get_gradients(layer, graph):
     order = torch.randperm(small.edges)  # edges listed in another order, with their features, change nothing
     shuffled = Graph.from_edges(small.source[order], small.target[order], nodes=5)
     torch.testing.assert_close(layer(x, shuffled, e[order]), layer(x, small, e), rtol=1e-10, atol=1e-10)
+
+
+def test_a_similarity_that_learns_is_the_layers(graph):
+    scale = torch.nn.Parameter(torch.ones(2))
+    layer = nn.GraphTransformerConv(6, 4, 2, similarity=Softmax(scale))
+    layer(table(10, 6).float(), graph).square().sum().backward()
+    assert dict(layer.named_parameters())["scale"] is scale and scale.grad.abs().sum() > 0
+    layer.reset_parameters()
+    with pytest.raises(TypeError, match=r"GraphTransformerConv: .* holds a parameter, weight"):
+        nn.GraphTransformerConv(6, 4, similarity=Additive(weight=torch.nn.Parameter(torch.ones(4))))
 
 
 @every

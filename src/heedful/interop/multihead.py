@@ -11,11 +11,12 @@ from ..attention.neighbors import Neighbors
 from ..attention.position import Position
 from ..attention.similarity import Similarity
 from ..graphs import Graph
+from ..nn.learning import Similar, check_position
 from ..phrases import as_neighbors, as_similarity
 from .weighted import attend_either, only_silences
 
 
-class MultiheadAttention(nn.MultiheadAttention):
+class MultiheadAttention(Similar, nn.MultiheadAttention):
     r"""out_i = W_o concat_h Σ_j α_ij W_v v_j,   α_ij ∝ sim(W_q q_i, W_k k_j) e^{mask_ij}
 
     Everything before the * is torch's, and so are the names of the weights: a `state_dict` of
@@ -26,7 +27,9 @@ class MultiheadAttention(nn.MultiheadAttention):
         similarity: a `Similarity`, or text such as "softmax", "polynomial(degree=2)".
         neighbors: who is heard, besides what masks forbid: a `Neighbors`, a `Graph`, or text such as
             "window(64)". With unequal lengths the ends align.
-        position: a `Position` such as `Rotary()` or `Alibi()`.
+        position: a `Position` such as `Rotary()` or `Alibi()`, or one of `heedful.nn` that learns.
+
+    What learns in a similarity or position is the layer's, beside torch's weights.
 
     `need_weights=True`, torch's default, holds a weight for every pair; pass `need_weights=False` if you do
     not look at them. `is_causal=True` means what torch's does, and needs no mask where lengths are equal.
@@ -78,16 +81,9 @@ class MultiheadAttention(nn.MultiheadAttention):
             device,
             dtype,
         )
-        self.similarity, self.neighbors, self.position = (
-            as_similarity(similarity),
-            as_neighbors(neighbors),
-            position,
-        )
-        if not isinstance(self.similarity, Similarity):
-            raise TypeError(
-                f"MultiheadAttention: similarity must be a Similarity such as Softmax(), or its name; "
-                f"got {similarity!r}."
-            )
+        check_position("MultiheadAttention", position)
+        self._take("MultiheadAttention", as_similarity(similarity))
+        self.neighbors, self.position = as_neighbors(neighbors), position
         placed = position is not None or not isinstance(self.neighbors, Everyone)
         if placed and (add_bias_kv or add_zero_attn):
             raise ValueError(

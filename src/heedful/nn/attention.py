@@ -17,6 +17,7 @@ from ..attention.similarity import Similarity
 from ..graphs import Graph
 from ..phrases import as_neighbors, as_similarity
 from .checks import check_count, check_share
+from .learning import Similar, check_position
 
 if TYPE_CHECKING:
     from ..attention.plan import Plan
@@ -30,7 +31,7 @@ class Memory(NamedTuple):
     value: Tensor
 
 
-class Attention(nn.Module):
+class Attention(Similar):
     r"""out_i = W_o concat_h Σ_{j∈N(i)} α_ij W_v x_j,   α_ij ∝ sim(W_q x_i, W_k x_j; i−j)
 
     Args:
@@ -82,16 +83,12 @@ class Attention(nn.Module):
             raise ValueError(
                 f"Attention: dim={dim} does not divide into heads={heads}; change one, or give head_dim."
             )
-        if position is not None and not isinstance(position, Position):
-            raise TypeError(
-                f"Attention: position must be a Position such as Rotary() or RelativePosition(heads, reach), "
-                f"got {position!r}. LearnedPositions and SinusoidalPositions are added to the tokens before."
-            )
+        check_position("Attention", position)
         self.dim, self.heads, self.kv_heads = dim, heads, kv_heads
         self.head_dim = dim // heads if head_dim is None else head_dim
         self.neighbors, self.position, self.dropout = as_neighbors(neighbors), position, dropout
-        self.scale: nn.Parameter | None
-        self._take(as_similarity(similarity), learned_scale)
+        chosen = as_similarity(similarity)
+        self._take("Attention", self._learned_scale(chosen) if learned_scale else chosen)
         # One product gives queries, keys and values, unless the latter come from tokens of another width.
         query, pair = heads * self.head_dim, 2 * kv_heads * self.head_dim
         self.context_dim = context_dim
@@ -99,34 +96,15 @@ class Attention(nn.Module):
         self.key_value = None if context_dim is None else nn.Linear(context_dim, pair, bias=bias)
         self.output = nn.Linear(query, dim, bias=bias)
 
-    def _take(self, similarity: Similarity, learned_scale: bool) -> None:
-        """Keep the similarity; a scale that learns becomes a parameter of the layer."""
-        if not isinstance(similarity, Similarity):
-            raise TypeError(
-                f"Attention: similarity must be a Similarity such as Softmax(), or its name; "
-                f"got {similarity!r}."
-            )
+    def _learned_scale(self, similarity: Similarity) -> Softmax:
+        """Softmax with a scale for each head that learns."""
         scale = getattr(similarity, "scale", None)
-        if learned_scale:
-            if not isinstance(similarity, Softmax) or isinstance(scale, Tensor):
-                raise ValueError(
-                    f"Attention(learned_scale=True): learns the β of Softmax(), got similarity={similarity}."
-                )
-            scale = nn.Parameter(torch.full((self.heads,), self.head_dim**-0.5 if scale is None else scale))
-        for name, part in vars(similarity).items():
-            if isinstance(part, nn.Parameter) and not (isinstance(similarity, Softmax) and name == "scale"):
-                raise TypeError(
-                    f"Attention: {similarity} holds a parameter, {name}, that the layer would not train, "
-                    f"move or save. Only Softmax's scale may be one, and FeatureMap may hold a module."
-                )
-        self.register_parameter("scale", scale if isinstance(scale, nn.Parameter) else None)
-        self._similarity = similarity
-        phi = getattr(similarity, "phi", None)
-        self.phi = phi if isinstance(phi, nn.Module) else None
-
-    @property
-    def similarity(self) -> Similarity:
-        return self._similarity if self.scale is None else Softmax(self.scale)
+        if not isinstance(similarity, Softmax) or isinstance(scale, Tensor):
+            raise ValueError(
+                f"Attention(learned_scale=True): learns the β of Softmax(), got similarity={similarity}."
+            )
+        start = self.head_dim**-0.5 if scale is None else scale
+        return Softmax(nn.Parameter(torch.full((self.heads,), start)))
 
     def __setattr__(self, name: str, value) -> None:
         super().__setattr__(name, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...attention import attend
 from ...attention.neighbors import Neighbors
@@ -11,13 +11,14 @@ from ...attention.similarity import Similarity
 from ...graphs import Graph
 from ...phrases import as_similarity
 from ..checks import check_count, check_share
+from ..learning import Similar
 from .affine import Affine
 from .heads import merge, options, split
 from .listening import Inputs, both, edge_rows, ends, of_listeners, one_of
 from .weights import attention_weights
 
 
-class GraphTransformerConv(nn.Module):
+class GraphTransformerConv(Similar):
     r"""out_i = ‖_h Σ_{j∈N(i)} α_ij (V x_j + U e_ij) + S x_i,   α_ij ∝ sim(Q x_i, K x_j + U e_ij)
 
     Args:
@@ -68,7 +69,8 @@ class GraphTransformerConv(nn.Module):
         if skip not in ("linear", "gated", None):
             raise ValueError(f"GraphTransformerConv(skip={skip!r}): takes 'linear', 'gated' or None.")
         self.dim, self.heads, self.concat, self.dropout = dim, heads, concat, dropout
-        self.similarity, self.skip, self.edge_features = as_similarity(similarity), skip, edge_features
+        self._take("GraphTransformerConv", as_similarity(similarity))
+        self.skip, self.edge_features = skip, edge_features
         wide, outputs = heads * dim, heads * dim if concat else dim
         self.query = Affine(self.inputs[1], wide, bias)
         self.key = Affine(self.inputs[0], wide, bias)
@@ -119,5 +121,6 @@ class GraphTransformerConv(nn.Module):
         return ", ".join([shown, *unusual])
 
     def reset_parameters(self) -> None:
-        for part in self.children():
-            part.reset_parameters()  # type: ignore[operator]
+        for part in (self.query, self.key, self.value, self.edge, self.own, self.gate):
+            if part is not None:
+                part.reset_parameters()
