@@ -214,6 +214,36 @@ def test_wrong_edges_are_named(arguments, error, message):
         Graph.from_edges(**arguments)
 
 
+def weighing(weight):
+    graph = networkx.Graph()
+    graph.add_edge("x", "y", weight=weight)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Graph.from_edges(None, [0]), r"from_edges\(\): source must hold whole numbers .*, got None"),
+        (lambda: Graph.from_edges([0], "a"), "target must hold whole numbers .*, got 'a'"),
+        (lambda: Graph.from_edges([0], [0], weight="a"), "weight must hold numbers, got 'a'"),
+        (lambda: Graph.from_edge_index(None), "edge_index must hold whole numbers, got None"),
+        (lambda: Graph.from_dense(None), "matrix must hold numbers, got None"),
+        (lambda: Graph.from_dense(1j * torch.eye(2)), "matrix is torch.complex64; weights are real"),
+        (lambda: Graph.from_scipy(np.eye(3)), r"one of scipy.sparse, got ndarray; Graph.from_dense\(\)"),
+        (lambda: Graph.from_scipy(scipy.sparse.csr_array(1j * np.eye(2))), "matrix is torch.complex128"),
+        (lambda: Graph.from_networkx(3), "graph must be one of networkx, got int"),
+        (lambda: Graph.from_networkx(weighing("a")), r"edge \('x', 'y'\) has weight 'a'; it takes a number"),
+        (lambda: Graph.from_networkx(weighing(None)), r"edge \('x', 'y'\) has weight None"),
+        (lambda: Graph.batch(Graph.empty(2)), r"graphs is Graph\(2 nodes, 0 edges\); it takes a list"),
+        (lambda: Graph.batch([Graph.empty(2), None]), r"graphs\[1\] is None; it takes graphs"),
+    ],
+)
+def test_what_is_no_graph_is_named(make, message):
+    with pytest.raises(TypeError, match=message) as told:
+        make()
+    assert "\n" not in str(told.value)
+
+
 def test_import_stays_light():
     """Numba, scipy and networkx load when first used, or because torch itself loads them."""
     code = "import sys; import {}; print(*[m for m in ('numba', 'scipy', 'networkx') if m in sys.modules])"

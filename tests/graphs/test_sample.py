@@ -1,5 +1,6 @@
 """Neighbour sampling: what is drawn exists, is relabelled right, is fair, and with −1 is everything."""
 
+import numpy
 import pytest
 import torch
 
@@ -75,6 +76,16 @@ def test_with_replacement_draws_exactly_that_many():
     graph = Graph.from_edges([1, 2], [0, 0], nodes=4)
     drawn = graph.sample([0, 3], 5, replace=True)
     assert drawn.graph.degree()[:2].tolist() == [5, 0]
+
+
+@pytest.mark.parametrize("whole", [numpy.int64, numpy.uint8, torch.tensor])
+def test_whole_numbers_of_any_type(whole, seed):
+    graph = Graph.complete(6, self_loops=False)
+    assert graph.sample([0], whole(2)).graph.edges == 2
+    assert graph.sample([0], [whole(2), whole(1)]).graph.edges == 4
+    assert Graph.empty(whole(3)).nodes == 3
+    with pytest.raises(TypeError, match="fanout must be a whole number"):
+        graph.sample([0], True)
 
 
 def test_edges_of_the_domain():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from .graph import Graph
 
 
-def batch(graphs: Sequence[Graph]) -> Graph:
+def batch(kind: type[Graph], graphs: Sequence[Graph]) -> Graph:
     """See `Graph.batch`."""
+    if isinstance(graphs, kind) or not isinstance(graphs, Iterable):
+        raise TypeError(f"Graph.batch(): graphs is {graphs!r:.60}; it takes a list of graphs.")
     graphs = list(graphs)
+    for place, graph in enumerate(graphs):
+        if not isinstance(graph, kind):
+            raise TypeError(f"Graph.batch(): graphs[{place}] is {graph!r:.60}; it takes graphs.")
     if not graphs:
         raise ValueError("Graph.batch(): got no graphs; it takes at least one.")
     devices = sorted({str(g.device) for g in graphs})

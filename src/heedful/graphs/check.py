@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import torch
 from torch import Tensor
 
@@ -9,9 +11,17 @@ from torch import Tensor
 EDGE_DIMENSION = {"weight": -1, "bias": -1, "key": -2, "value": -2}
 
 
+def tensor_of(name: str, given, what: str, *, where: str) -> Tensor:
+    """A tensor out of a list, an array or a tensor of numbers."""
+    try:
+        return torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{where}: {name} must hold {what}, got {given!r:.60}.") from None
+
+
 def indices(name: str, given, *, where: str) -> Tensor:
     """A 1-d int64 tensor out of a list, an array or a tensor of whole numbers."""
-    tensor = torch.as_tensor(given)
+    tensor = tensor_of(name, given, "whole numbers (node indices)", where=where)
     if tensor.numel() == 0 and not isinstance(given, Tensor):
         tensor = tensor.long()  # torch reads [] as floats
     if tensor.dtype == torch.bool or tensor.is_floating_point() or tensor.is_complex():
@@ -38,7 +48,7 @@ def attribute(name: str, given, edges: int, device: torch.device, *, where: str)
     """An edge attribute whose edge dimension fits the graph."""
     if given is None:
         return None
-    tensor = torch.as_tensor(given)
+    tensor = tensor_of(name, given, "numbers", where=where)
     dimension = EDGE_DIMENSION[name]
     shape = (
         "(edges,) or (..., heads, edges)" if dimension == -1 else "(edges, dim) or (..., heads, edges, dim)"
@@ -62,12 +72,22 @@ def count(name: str, given, *, where: str) -> int:
     """A number of nodes."""
     if isinstance(given, torch.SymInt):  # a compiler's number, not known yet
         return given  # type: ignore[return-value]
-    if isinstance(given, bool) or not (isinstance(given, int) or hasattr(given, "__index__")):
+    number = whole(given)
+    if number is None:
         raise TypeError(f"{where}: {name} must be a whole number, got {given!r}.")
-    number = given if isinstance(given, int) else given.__index__()
     if number < 0:
         raise ValueError(f"{where}: {name} must not be negative, got {number}.")
     return number
+
+
+def whole(given) -> int | None:
+    """The whole number that is given, numpy's and torch's included; None if it is none."""
+    if isinstance(given, int):
+        return None if isinstance(given, bool) else given
+    try:
+        return operator.index(given)
+    except TypeError:
+        return None
 
 
 def choice(name: str, given, valid, *, where: str) -> None:

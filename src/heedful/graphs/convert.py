@@ -49,7 +49,7 @@ def _next(index: Tensor) -> int:
 def from_edge_index(kind: type[Graph], edge_index, nodes, weight) -> Graph:
     """See `Graph.from_edge_index`."""
     where = "Graph.from_edge_index()"
-    edge_index = torch.as_tensor(edge_index)
+    edge_index = check.tensor_of("edge_index", edge_index, "whole numbers", where=where)
     if edge_index.dim() != 2 or edge_index.shape[0] != 2:
         raise ValueError(
             f"{where}: edge_index has shape {tuple(edge_index.shape)}; "
@@ -65,26 +65,33 @@ def from_edge_index(kind: type[Graph], edge_index, nodes, weight) -> Graph:
 
 def from_dense(kind: type[Graph], matrix) -> Graph:
     """See `Graph.from_dense`."""
-    matrix = torch.as_tensor(matrix)
+    matrix = check.tensor_of("matrix", matrix, "numbers", where="Graph.from_dense()")
     if matrix.dim() != 2:
         raise ValueError(
             f"Graph.from_dense(): matrix has shape {tuple(matrix.shape)}; it takes (targets, sources)."
         )
     target, source = matrix.detach().nonzero(as_tuple=True)
     structure = Structure.from_edges(source, target, matrix.shape[1], matrix.shape[0])
-    return kind(structure, weight=_weights(matrix[target, source]))
+    return kind(structure, weight=_weights(matrix[target, source], "Graph.from_dense()"))
 
 
 def from_scipy(kind: type[Graph], matrix) -> Graph:
     """See `Graph.from_scipy`."""
+    if not hasattr(matrix, "tocoo"):
+        raise TypeError(
+            f"Graph.from_scipy(): matrix must be one of scipy.sparse, got {type(matrix).__name__}; "
+            f"Graph.from_dense() takes arrays."
+        )
     matrix = matrix.tocoo()
     source, target = (torch.as_tensor(ends).long() for ends in (matrix.col, matrix.row))
     structure = Structure.from_edges(source, target, matrix.shape[1], matrix.shape[0])
-    return kind(structure, weight=_weights(torch.as_tensor(matrix.data)))
+    return kind(structure, weight=_weights(torch.as_tensor(matrix.data), "Graph.from_scipy()"))
 
 
-def _weights(values: Tensor) -> Tensor | None:
+def _weights(values: Tensor, where: str) -> Tensor | None:
     """The entries of a matrix as weights: none if they are boolean, floats if they are whole numbers."""
+    if values.is_complex():
+        raise TypeError(f"{where}: matrix is {values.dtype}; weights are real numbers, so pass matrix.real.")
     if values.dtype == torch.bool:
         return None
     return values if values.is_floating_point() else values.to(torch.get_default_dtype())
@@ -92,15 +99,32 @@ def _weights(values: Tensor) -> Tensor | None:
 
 def from_networkx(kind: type[Graph], graph, weight: str | None) -> Graph:
     """See `Graph.from_networkx`."""
+    import networkx
+
+    where = "Graph.from_networkx()"
+    if not isinstance(graph, networkx.Graph):
+        raise TypeError(f"{where}: graph must be one of networkx, got {type(graph).__name__}.")
     number = {node: i for i, node in enumerate(graph.nodes)}
-    triples = [(number[u], number[v], data) for u, v, data in graph.edges(data=True)]
+    edges = list(graph.edges(data=True))
+    triples = [(number[u], number[v], _number(u, v, data, weight, where)) for u, v, data in edges]
     if not graph.is_directed():
-        triples += [(v, u, data) for u, v, data in triples if u != v]
+        triples += [(v, u, w) for u, v, w in triples if u != v]
     weights = None
-    if weight is not None and any(weight in data for *_, data in triples):
-        weights = torch.tensor([float(data.get(weight, 1.0)) for *_, data in triples])
+    if weight is not None and any(weight in data for *_, data in edges):
+        weights = torch.tensor([w for *_, w in triples])
     source, target = [u for u, _, _ in triples], [v for _, v, _ in triples]
-    return from_edges(kind, source, target, len(number), None, None, weights, where="Graph.from_networkx()")
+    return from_edges(kind, source, target, len(number), None, None, weights, where=where)
+
+
+def _number(u, v, data: dict, weight: str | None, where: str) -> float:
+    """The weight of the edge from u to v, 1 where it has none."""
+    given = 1.0 if weight is None else data.get(weight, 1.0)
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{where}: edge ({u!r}, {v!r}) has {weight} {given!r}; it takes a number, or none at all."
+        ) from None
 
 
 def to_scipy(graph: Graph):

@@ -290,7 +290,7 @@ class Graph:
         >>> both, both.batch_index
         (Graph(2 graphs, 3 nodes, 4 edges), tensor([0, 0, 1]))
         """
-        return batch.batch(graphs)
+        return batch.batch(Graph, graphs)
 
     @property
     def batch_index(self) -> Tensor:

@@ -67,14 +67,16 @@ def sample(graph: Graph, seeds, fanout, generator: torch.Generator | None, repla
 
 
 def _fanouts(fanout) -> list[int]:
-    fanouts = list(fanout) if isinstance(fanout, Sequence) else [fanout]
-    if not fanouts:
+    given = list(fanout) if isinstance(fanout, Sequence) else [fanout]
+    if not given:
         raise ValueError("sample(): fanout is empty; it takes a number, or one number a hop.")
-    for number in fanouts:
-        if isinstance(number, bool) or not isinstance(number, int):
+    fanouts = []
+    for number in map(check.whole, given):
+        if number is None:
             raise TypeError(f"sample(): fanout must be a whole number, or one a hop, got {fanout!r}.")
         if number < -1:
             raise ValueError(f"sample(): fanout is {number}; it takes 0 or more, or −1 for all neighbours.")
+        fanouts.append(number)
     return fanouts
 
 
