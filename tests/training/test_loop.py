@@ -358,6 +358,7 @@ def bad(**options):
         ({"epochs": 0}, "epochs is 0"),
         ({"accumulate": 1.5}, "accumulate is 1.5"),
         ({"clip": -1.0}, "clip is -1.0"),
+        ({"clip": "a"}, "clip is 'a'; it takes a norm"),
         ({"precision": "int8"}, "precision is 'int8'; it takes float32"),
         ({"stop": Patience(3, a="min")}, "pass evaluate"),
         ({"batches": []}, "batches gave nothing"),

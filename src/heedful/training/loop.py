@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any
 
 import torch
@@ -137,7 +138,7 @@ def check_options(epochs, steps, every, accumulate, clip, stop, evaluate) -> Non
             raise ValueError(f"train: {name} is {value!r}; it takes an integer of at least 1.")
     if (epochs is None) == (steps is None):
         raise ValueError("train: say how long: epochs, or steps, one of the two.")
-    if clip is not None and not clip > 0:
+    if clip is not None and not (isinstance(clip, (Real, Tensor)) and float(clip) > 0):
         raise ValueError(f"train: clip is {clip!r}; it takes a norm greater than 0.")
     if stop is not None and evaluate is None:
         raise ValueError("train: stop looks at what evaluate returns; pass evaluate, too.")
