@@ -278,6 +278,9 @@ X = torch.randn(2, 7, DIM)
     [
         (lambda: Attention(16, 3), ValueError, "dim=16 does not divide into heads=3"),
         (lambda: Attention(16, 0), ValueError, r"Attention\(heads=0\)"),
+        (lambda: Attention(16, 4, head_dim=0), ValueError, r"\(head_dim=0\): takes a whole number, 1 or"),
+        (lambda: Attention(16, 4, head_dim=-4), ValueError, r"Attention\(head_dim=-4\)"),
+        (lambda: Attention(16, 4, context_dim=0), ValueError, r"Attention\(context_dim=0\)"),
         (lambda: Attention(16, 4, 3), ValueError, "heads=4, kv_heads=3; the first must be a multiple"),
         (lambda: Attention(16, 4, dropout=1.0), ValueError, "dropout=1.0"),
         (lambda: Attention(16, 4, position="rotary"), TypeError, "position must be a Position"),

@@ -442,6 +442,14 @@ def test_wrong_types(graph):
         nn.GATConv(6, 4)(torch.randn(10, 6), torch.zeros(2, 3))
     with pytest.raises(TypeError, match="x must be a tensor"):
         nn.GATConv(6, 4)("words", graph)
+    ends = r"graph must be a Graph.*, got a tensor of shape \(2, 30\); .*from_edge_index\(edges, nodes=…\)\.$"
+    for layer in (nn.MessagePassing(lambda i, j: j), nn.GCNConv(6, 4)):
+        with pytest.raises(TypeError, match=f"^{type(layer).__name__}: {ends}"):
+            layer(table(10, 6), graph.to_edge_index())
+    with pytest.raises(TypeError, match="MessagePassing: graph must be a Graph, got None"):
+        nn.MessagePassing(lambda i, j: j)(table(10, 6), None)
+    with pytest.raises(TypeError, match=r"readout\(\): graph must be a Graph.* of shape \(10,\)"):
+        nn.readout(table(10, 6), torch.zeros(10))
 
 
 @pytest.mark.parametrize(("heads", "dim"), [(1, 7), (2, 3), (3, 7)])

@@ -74,6 +74,8 @@ class Attention(Similar):
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
         check_count("Attention", dim=dim, heads=heads, kv_heads=kv_heads)
+        given = {"head_dim": head_dim, "context_dim": context_dim}
+        check_count("Attention", **{name: n for name, n in given.items() if n is not None})
         check_share("Attention", dropout=dropout)
         if heads % kv_heads:
             raise ValueError(

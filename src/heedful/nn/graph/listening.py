@@ -47,9 +47,7 @@ def ends(
             raise ValueError(f"{where}: {name} has {width_of(table)} features; the layer takes {width}.")
     if not isinstance(neighbors, Graph):
         if not isinstance(neighbors, Neighbors):
-            raise TypeError(
-                f"{where}: graph must be a Graph or neighbors such as Everyone(), got {neighbors!r}."
-            )
+            raise no_graph(where, neighbors, "a Graph or neighbors such as Everyone()")
         return speakers, listeners
     if nodes_of(speakers) != neighbors.sources:
         raise ValueError(
@@ -65,6 +63,16 @@ def ends(
             f"(speakers, listeners)."
         )
     return speakers, listeners
+
+
+def no_graph(where: str, given: object, takes: str = "a Graph") -> TypeError:
+    """What to say where something else was given in place of a graph."""
+    if not isinstance(given, Tensor):
+        return TypeError(f"{where}: graph must be {takes}, got {given!r:.60}.")
+    return TypeError(
+        f"{where}: graph must be {takes}, got a tensor of shape {tuple(given.shape)}; of edges make one by "
+        f"Graph.from_edge_index(edges, nodes=…)."
+    )
 
 
 def of_listeners(z: Tensor, neighbors: Graph | Neighbors) -> Tensor:

@@ -11,6 +11,7 @@ from ...graphs import Graph
 from ..checks import check_choice
 from .conv import AGGREGATES
 from .edges import incidence
+from .listening import no_graph
 
 
 class MessagePassing(nn.Module):
@@ -53,6 +54,8 @@ class MessagePassing(nn.Module):
         self, x: Tensor | tuple[Tensor, Tensor], graph: Graph, edge_features: Tensor | None = None
     ) -> Tensor:
         """x (..., nodes, width), or a pair (speakers, listeners); edge_features (..., edges, any width)."""
+        if not isinstance(graph, Graph):
+            raise no_graph("MessagePassing", graph)
         speakers, listeners = x if isinstance(x, (tuple, list)) else (x, _first(x, graph))
         if edge_features is not None and edge_features.shape[-2] != graph.edges:
             raise ValueError(

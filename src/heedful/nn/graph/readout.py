@@ -19,6 +19,9 @@ def readout(x: Tensor, graph: Graph, kind: str = "mean") -> Tensor:
     tensor([[2.],
             [5.]])
     """
+    if not isinstance(graph, Graph):
+        got = f"a tensor of shape {tuple(graph.shape)}" if isinstance(graph, Tensor) else repr(graph)[:60]
+        raise TypeError(f"readout(): graph must be a Graph, such as Graph.batch([…]) makes, got {got}.")
     return _membership(graph).aggregate(x, kind)
 
 
