@@ -185,6 +185,15 @@ def test_it_says_what_it_is():
         (lambda: GPT.of_size("huge", vocabulary=3), ValueError, "size='huge'.*'nano'"),
         (lambda: GPT.of_size("mini"), ValueError, "how large the vocabulary is"),
         (lambda: tiny()(torch.randn(2, 3)), TypeError, "tokens are whole numbers, got torch.float32"),
+        (lambda: tiny()([1, 2]), TypeError, "tokens must be a tensor of whole numbers, got list"),
+        (lambda: tiny()(torch.tensor([3, 11])), ValueError, "^GPT: token 11 is not .* 0 … 10"),
+        (lambda: tiny().step(torch.tensor([-1, 3])), ValueError, "^GPT: token -1 is not in the vocabulary"),
+        (lambda: tiny().loss(torch.tensor([3, 12])), ValueError, "^GPT.loss: target 12 is not among 0 … 10"),
+        (
+            lambda: torch.vmap(tiny())(torch.tensor([[3], [11]])),
+            ValueError,
+            "a token is not in the vocabulary, 0 … 10",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(call, error, words):

@@ -124,6 +124,10 @@ def test_wrong_options_are_named(options, says):
 def test_wrong_inputs_are_named():
     with pytest.raises(TypeError, match="whole numbers"):
         RNN(5)(torch.randn(2, 3))
+    with pytest.raises(ValueError, match="RNN: token 5 is not in the vocabulary, 0 … 4"):
+        RNN(5)(torch.tensor([[1, 5]]))
+    with pytest.raises(ValueError, match=r"RNN\.loss: target 3 is not among 0 … 2"):
+        RNN(5, outputs=3, predict="last").loss(torch.tensor([[1, 4]]), torch.tensor([3]))
     with pytest.raises(ValueError, match="needs targets"):
         RNN(5, predict="last").loss(torch.zeros(2, 3, dtype=torch.long))
     with pytest.raises(ValueError, match="takes no lengths"):

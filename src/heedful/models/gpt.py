@@ -28,6 +28,7 @@ from .decoding import Decoder, fits
 from .generation import Generates
 from .maps import attention_maps
 from .model import Model
+from .vocabulary import cross_entropy, look_up
 
 SHRUNK = {"all": ("attention", "feed_forward"), "attention": ("attention",), "none": ()}
 POSITIONS = ("rotary", "learned", "sinusoidal", "alibi", "relative", "t5", "none")
@@ -188,10 +189,10 @@ class GPT(Generates, Model):
         """
         if targets is None:
             tokens, targets = tokens[..., :-1], tokens[..., 1:]
-        logits = self(tokens).flatten(0, -2)
+        logits = self(tokens)
         if logits.dtype in (torch.float16, torch.bfloat16):
             logits = logits.float()
-        return F.cross_entropy(logits, targets.flatten())
+        return cross_entropy("GPT.loss", logits, targets)
 
     def attention_maps(self, tokens: Tensor) -> Tensor:
         """How much token i heeds token j, (layers, ..., heads, tokens, tokens); without their dropout.
@@ -237,9 +238,11 @@ class GPT(Generates, Model):
         return [{"params": parts[0], "weight_decay": decay}, {"params": parts[1], "weight_decay": 0.0}]
 
     def _embed(self, tokens: Tensor, start: int) -> Tensor:
+        if not isinstance(tokens, Tensor):
+            raise TypeError(f"GPT: tokens must be a tensor of whole numbers, got {type(tokens).__name__}.")
         if tokens.is_floating_point() or tokens.dtype == torch.bool:
             raise TypeError(f"GPT: tokens are whole numbers, got {tokens.dtype}.")
-        x = self.embedding(tokens)
+        x = look_up("GPT", self.embedding, tokens)
         if self.positions is not None:
             x = self.positions(x, start)
         return self.dropout(x)

@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..nn import GRU, LSTM, ElmanRNN
 from ..nn.checks import check_choice, check_count, check_share
 from .generation import Generates
 from .model import Model
+from .vocabulary import cross_entropy, look_up
 
 KINDS = ("elman", "lstm", "gru")
 
@@ -121,11 +121,11 @@ class RNN(Generates, Model):
             if self.embedding is None or self.predict == "last":
                 raise ValueError("RNN.loss: a model of vectors, or of the last step, needs targets.")
             x, targets = x[:, :-1], x[:, 1:]
-        return F.cross_entropy(self(x, lengths).flatten(0, -2), targets.flatten())
+        return cross_entropy("RNN.loss", self(x, lengths), targets)
 
     def _embed(self, x: Tensor) -> Tensor:
         if self.embedding is None:
             return self.dropout(x)
         if x.is_floating_point() or x.dtype == torch.bool or x.dim() != 2:
             raise TypeError(f"RNN: takes tokens, whole numbers (N, T); got {x.dtype} of {tuple(x.shape)}.")
-        return self.dropout(self.embedding(x))
+        return self.dropout(look_up("RNN", self.embedding, x))
