@@ -239,6 +239,20 @@ def test_edges_that_are_refused(name):
     refused(ValueError, "nodes, features", lambda: layer(torch.randn(4), edges))
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_nodes_that_are_refused(name):
+    kind, x, edges = getattr(pyg, name), torch.ones(4, 5), torch.tensor([[0, 1, 2], [1, 2, 3]])
+    layer, lazy = kind(3, 2), kind(-1, 2)
+    refused(ValueError, f"{name}: x has 5 features; the layer takes 3", lambda: layer(x, edges))
+    refused(TypeError, f"{name}: x must be a floating point tensor", lambda: lazy(x.int(), edges))
+    refused((TypeError, ValueError), f"{name}: x must be a tensor", lambda: layer(None, edges))
+    if name != "GCNConv":
+        pair, both = (torch.ones(4, 3), torch.ones(4, 6)), kind((3, 5), 2)
+        refused(ValueError, f"{name}: x[1] has 6 features; the layer takes 5", lambda: both(pair, edges))
+    if name == "SAGEConv":  # without their own weight, listeners only listen
+        assert kind((3, 5), 2, root_weight=False)(pair, edges).shape == (4, 2)
+
+
 def test_features_that_are_refused():
     x, edges = torch.randn(4, 3), torch.tensor([[0, 1, 2], [1, 2, 3]])
     for name in ("GATConv", "GATv2Conv", "TransformerConv"):

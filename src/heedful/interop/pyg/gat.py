@@ -103,7 +103,7 @@ class GATConv(AttentionLayer):
         x is (nodes, features), or a pair for sources and targets, the second of which may be None.
         """
         name = type(self).__name__
-        x_source, x_target = split_pair(x, name)
+        x_source, x_target = split_pair(x, name, self.in_channels)
         z_source, z_target = self._project(x_source, x_target)
         sources, targets = count_nodes(x_source, x_target, size, name)
 

@@ -96,7 +96,7 @@ class GATv2Conv(AttentionLayer):
         x is (nodes, features), or a pair for sources and targets.
         """
         name = type(self).__name__
-        x_source, x_target = split_pair(x, name)
+        x_source, x_target = split_pair(x, name, self.in_channels)
         if x_target is None:
             raise ValueError(f"{name}: x[1] is None; the listener's features are part of every score.")
         z_source = self.lin_l(x_source)

@@ -80,8 +80,9 @@ class GCNConv(Layer):
         """(..., nodes, out_channels) for x (..., nodes, in_channels)."""
         name = type(self).__name__
         if not isinstance(x, Tensor):
-            raise ValueError(f"{name}: x is a {type(x).__name__}; bipartite graphs need SAGEConv or GATConv.")
-        split_pair(x, name, leading=True)
+            hint = "; bipartite graphs need SAGEConv or GATConv" if isinstance(x, (tuple, list)) else ""
+            raise ValueError(f"{name}: x must be a tensor, got a {type(x).__name__}{hint}.")
+        split_pair(x, name, self.in_channels, leading=True)
         edges, weight, root = self._first or self._adjacency(x, edge_index, edge_weight)
         if self.cached and self.normalize:
             self._first = edges, weight, root

@@ -88,21 +88,35 @@ def check_channels(in_channels, out_channels: int, where: str) -> tuple[int, int
     return pair
 
 
-def split_pair(x: Pair, where: str, *, leading: bool = False) -> tuple[Tensor, Tensor | None]:
+def split_pair(
+    x: Pair, where: str, in_channels: int | tuple[int, int], *, leading: bool = False
+) -> tuple[Tensor, Tensor | None]:
     """Features of sources and targets: one tensor is both, and of a pair the second may be None.
 
     They are (nodes, features); with `leading`, other dimensions may stand before.
     """
+    if not isinstance(x, (Tensor, tuple, list)):
+        raise TypeError(f"{where}: x must be a tensor, or a pair (sources, targets), got {type(x).__name__}.")
     pair = (x, x) if isinstance(x, Tensor) else tuple(x)
     if len(pair) != 2:
         raise ValueError(
             f"{where}: x has {len(pair)} entries; it takes a tensor, or a pair (sources, targets)."
         )
     source, target = cast("tuple[Tensor, Tensor | None]", pair)
-    for name, part in (("x", source), ("x[1]", source if target is None else target)):
+    widths = in_channels if isinstance(in_channels, (tuple, list)) else (in_channels, in_channels)
+    parts = (source, source if target is None else target)
+    names = ("x", "x") if isinstance(x, Tensor) else ("x[0]", "x[1]")
+    for name, part in zip(names, parts, strict=True):
         if not isinstance(part, Tensor) or part.dim() < 2 or (part.dim() > 2 and not leading):
             got = f"shape {tuple(part.shape)}" if isinstance(part, Tensor) else type(part).__name__
             raise ValueError(f"{where}: {name} must be ({'..., ' * leading}nodes, features), got {got}.")
+    for name, given, width in zip(names, (source, target), widths, strict=True):
+        if given is None:
+            continue
+        if not given.is_floating_point():
+            raise TypeError(f"{where}: {name} must be a floating point tensor, got {given.dtype}.")
+        if given.shape[-1] != width and width != -1:  # -1: to be seen at the first call
+            raise ValueError(f"{where}: {name} has {given.shape[-1]} features; the layer takes {width}.")
     return source, target
 
 

@@ -60,6 +60,7 @@ class SAGEConv(Layer):
                 f"{name}: aggr is an empty list; name at least one of {', '.join(self.aggregations)}."
             )
         self.in_channels, self.out_channels = in_channels, out_channels
+        self._widths = sources, targets if root_weight else -1  # else nobody looks at what targets have
         self.normalize, self.root_weight, self.project = normalize, root_weight, project
         if project:
             if sources < 0:
@@ -78,7 +79,7 @@ class SAGEConv(Layer):
     def forward(self, x: Pair, edge_index: Tensor | Graph, size: tuple[int, int] | None = None) -> Tensor:
         """(..., targets, out_channels); x is (..., nodes, in_channels), or a pair for sources and targets."""
         name = type(self).__name__
-        x_source, x_target = split_pair(x, name, leading=True)
+        x_source, x_target = split_pair(x, name, self._widths, leading=True)
         if self.project:
             x_source = self.lin(x_source).relu()
         edges = self._edges(edge_index, x_source, *count_nodes(x_source, x_target, size, name))

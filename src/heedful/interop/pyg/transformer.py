@@ -87,7 +87,7 @@ class TransformerConv(AttentionLayer):
         x is (nodes, features), or a pair for sources and targets.
         """
         name = type(self).__name__
-        x_source, x_target = split_pair(x, name)
+        x_source, x_target = split_pair(x, name, self.in_channels)
         if x_target is None:
             raise ValueError(f"{name}: x[1] is None; queries are made of the listener's features.")
         sources, targets = count_nodes(x_source, x_target, None, name)
