@@ -48,8 +48,10 @@ def step(
     """
     if autocast(query):
         with torch.autocast(query.device.type, enabled=False):
-            new = map(lowered, (query, key, value))
-            return step(*new, state, similarity=similarity, neighbors=neighbors, position=position)
+            query, key, value = map(lowered, (query, key, value))
+            return step(
+                query, key, value, state, similarity=similarity, neighbors=neighbors, position=position
+            )
     if isinstance(neighbors, Graph):
         neighbors = as_neighbors(neighbors)
     seen: tuple | None

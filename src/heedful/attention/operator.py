@@ -241,7 +241,7 @@ def _nobody(query: Tensor, key: Tensor, value: Tensor, *others) -> Tensor:
     shape = (*lead, *query.shape[-3:-1], value.shape[-1])
     held = (x for other in others if other is not None for x in parts_of(other))
     learned = (x.to(query) for x in held if isinstance(x, Tensor) and x.requires_grad)
-    return sum(x.flatten()[:0].sum() for x in (query, key, value, *learned)).expand(shape)
+    return torch.cat([x.flatten()[:0] for x in (query, key, value, *learned)]).sum().expand(shape)
 
 
 def _attend_compiled(query, key, value, similarity, neighbors, position, dropout, strategy, exact) -> Tensor:

@@ -67,17 +67,17 @@ def attend_settled(word: str, query: Tensor, key: Tensor, value: Tensor, dropout
         square,
     )
     alike = query.dim() == key.dim() == value.dim() == 4 and query.shape[0] == key.shape[0] == value.shape[0]
-    bare = scale is not None and alike
-    if not name or (not bare and autocast(query)):
+    plain = scale if alike else None
+    if not name or (plain is None and autocast(query)):
         similarity, neighbors, position = _SETTLED[word]
         return attend(
             query, key, value, similarity=similarity, neighbors=neighbors, position=position, dropout=dropout
         )
-    if not bare:
+    if plain is None:
         return _run(STRATEGIES[name], query, key, value, *_SETTLED[word], dropout)
     if turns:
         query, key = _SETTLED[word][2].apply(query, key)
-    return sdpa(query, key, value, None, causal, scale)
+    return sdpa(query, key, value, None, causal, plain)
 
 
 @constant_to_compiler
