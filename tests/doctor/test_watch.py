@@ -166,6 +166,23 @@ def test_a_finding_says_where_and_how(seed):
         assert words in text
 
 
+def test_a_loss_that_hangs_on_nothing_is_told(seed):
+    """Where no gradient reaches anything at all."""
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(40, 8), torch.randint(2, (40,))
+    with make(model, optimizer) as seen:
+        for _ in range(8):
+            optimizer.zero_grad()
+            loss = torch.tensor(F.cross_entropy(model(x), y).item(), requires_grad=True)
+            loss.backward()
+            optimizer.step()
+    found = seen.report()["gradient-never-arrives"]
+    assert "2 parameters take part" in found.what and "No parameter is behind the loss" in found.cause
+    assert "+            loss = F.cross_entropy(model(x), y)\n" in found.patch + "\n"
+    assert len(seen.report().losses) == 8
+
+
 @pytest.mark.parametrize("clear", [True, False])
 def test_a_closure_called_once_is_a_loop_like_any_other(seed, clear):
     """As Lightning's loops are, with any optimizer."""

@@ -204,6 +204,9 @@ class Source:
         parts = [*self.lines[:begin], *self.lines[end:to], *self.lines[begin:end], *self.lines[to:]]
         return self.checked("".join(part if part.endswith("\n") else part + "\n" for part in parts))
 
+    def without_line(self, line: int) -> str:
+        return self.checked("".join(self.lines[: line - 1] + self.lines[line:])) if self.alone(line) else ""
+
     def without_block(self, block: ast.With) -> str:
         """The body of a `with` alone, one level out."""
         indent, first = len(self.indent(block.lineno)), block.body[0].lineno

@@ -172,7 +172,8 @@ kind(
     "multiplies it by zero, as two factors do that both begin there.",
     "Remove the cut, begin one of the factors away from zero, or freeze the parameter: "
     "p.requires_grad_(False).",
-    "The one `detach()` or `no_grad()` of the file goes; of two factors of zeros one is drawn. None "
+    "The one `detach()`, `torch.tensor(loss.item(), …)` or `no_grad()` before `backward()` goes; of two "
+    "factors of zeros one is drawn. None "
     "where there are several cuts, or the cut is a rounding, an argmax or numpy: what should stand "
     "there instead is not known.",
     explains=("parameter-never-updated", "cannot-overfit"),

@@ -221,7 +221,7 @@ def no_rate_of_zero(text, facts, seen, entry):
 
 
 def no_cut(text, facts, seen, entry):
-    """The one cut of the file goes: h.detach() becomes h, no_grad() is left; a factor of zeros is drawn."""
+    """The one cut of the file goes: h.detach(), tensor(h.item(), …) become h; a factor of zeros is drawn."""
     if "exactly zero" in entry.what:
         last = entry.where.partition(",")[0].rpartition(".")[2].split()[0]
         for statement in nodes(text, ast.Assign):
@@ -230,12 +230,26 @@ def no_cut(text, facts, seen, entry):
                 inside = text.segment(zeros[0]).partition("(")[2]
                 return text.replace(zeros[0], f"0.1 * torch.randn({inside}")
         return ""
-    blocks = [w for w in nodes(text, ast.With) if word(w.items[0].context_expr) == "no_grad"]
+    anew = [c for c in calls(text, "tensor") if keyword(c, "requires_grad") is not None and c.args]
+    anew = [c for c in anew if word(c.args[0]) == "item"]
+    if len(anew) == 1:
+        loss, statement = text.segment(operand(text, anew[0].args[0])), text.statement(anew[0].lineno)
+        named = isinstance(statement, ast.Assign) and text.segment(statement.targets[0]) == loss
+        return text.without_line(statement.lineno) if named else text.replace(anew[0], loss)
+    blocks = [w for w in _before(text, seen) if word(w.items[0].context_expr) == "no_grad"]
     onward = {id(n.value) for n in nodes(text, ast.Attribute)}  # h.detach().numpy() could not do without
     cuts = [c for c in calls(text, "detach") if id(c) not in onward]
     if len(cuts) == 1 and not blocks:
         return text.replace(cuts[0], text.segment(cuts[0].func.value))
     return text.without_block(blocks[0]) if len(blocks) == 1 and not cuts else ""
+
+
+def _before(text, seen):
+    """Blocks of a module, or in the loop before backward(): elsewhere a no_grad() is an evaluation's."""
+    loops = [loop for kind in (ast.For, ast.While) for loop in at(text, seen.backward_site[1], kind)]
+    places = [*nodes(text, ast.ClassDef), *sorted(loops, key=lambda loop: loop.lineno)[-1:]]
+    inside = {id(node): node for place in places for node in ast.walk(place) if isinstance(node, ast.With)}
+    return [w for w in inside.values() if w.lineno < seen.backward_site[1]]
 
 
 def shuffled(text, facts, seen, entry):

@@ -5,6 +5,11 @@ from __future__ import annotations
 from ..findings import finding
 from .common import rule, some, stepping
 
+_NOTHING_BEHIND = (
+    "No parameter is behind the loss: it was made anew, or of numbers taken out of the graph (torch.tensor, "
+    ".data, .item(), argmax, numpy)."
+)
+
 
 @rule()
 def missing_parameters(facts):
@@ -30,7 +35,7 @@ def missing_parameters(facts):
 
 @rule()
 def gradients_that_never_arrive(facts):
-    if not stepping(facts) or facts.looks < 3 or not facts.reached:
+    if not stepping(facts) or facts.looks < 3:
         return
     ran = {id(p) for module in facts.called.values() for p in module.parameters(recurse=False)}
     ran |= {
@@ -58,6 +63,7 @@ def gradients_that_never_arrive(facts):
             f"{len(cut)} parameters take part in the forward pass and got no gradient in {facts.looks} "
             f"steps looked at",
             where=some([facts.name(slot.parameter) for slot in cut]),
+            **({} if facts.reached else {"cause": _NOTHING_BEHIND}),
         )
     elif zero:
         yield finding(

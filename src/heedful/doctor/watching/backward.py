@@ -61,8 +61,11 @@ class Backward(Listener):
             stale = alive
             if self.watch.looking or self.facts.steps < 5:
                 before = [gradient.detach().clone() for _, gradient, _ in stale]
-        if loss is not None and loss.grad_fn is not None and loss.numel() == 1:
-            self._loss(loss, site)
+        if loss is not None and loss.numel() == 1:
+            if loss.grad_fn is not None:
+                self._loss(loss, site)
+            elif self.told < self.facts.steps:
+                self._tell(loss.detach())  # nothing is behind it: its value is all there is
         return {"stale": stale, "before": before, "site": site}
 
     def _loss(self, loss: Tensor, site) -> None:
