@@ -183,6 +183,33 @@ def test_a_loss_that_hangs_on_nothing_is_told(seed):
     assert len(seen.report().losses) == 8
 
 
+@pytest.mark.parametrize("weighted", [True, False])
+def test_leaks_are_asked_beside_targets_and_not_beside_inputs(seed, weighted):
+    """A second input may say who may hear whom: then nothing is asked, and that is said."""
+
+    class Pooled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 2)
+
+        def forward(self, x, y, weights):
+            scores = self.layer(x - x.mean(0))
+            scores = scores * weights if weighted else scores
+            return {"loss": F.cross_entropy(scores, y), "scores": scores}
+
+    model = Pooled()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with make(model, optimizer) as seen:
+        loop(
+            model,
+            optimizer,
+            lambda: model(torch.randn(20, 8), torch.randint(2, (20,)), weights=torch.rand(20, 1))["loss"],
+        )
+    report = seen.report()
+    assert ("batch-leak" in report) is not weighted
+    assert any("not asked: Pooled takes more than one input" in note for note in report.notes) is weighted
+
+
 @pytest.mark.parametrize("clear", [True, False])
 def test_a_closure_called_once_is_a_loop_like_any_other(seed, clear):
     """As Lightning's loops are, with any optimizer."""

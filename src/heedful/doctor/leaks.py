@@ -16,7 +16,7 @@ from .graph import first_tensor
 
 
 @contextlib.contextmanager
-def _asked(model: nn.Module) -> Iterator[None]:
+def asked(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, random states put back, gradients on, the model's mode and gradients as they were."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -81,7 +81,7 @@ def check_causal(model: nn.Module, x: Tensor, *, positions: int = 64) -> Finding
     >>> check_causal(model, torch.randint(10, (2, 6))) is None
     True
     """
-    with _asked(model):
+    with asked(model):
         entry, output = _traced(model, x)
         if output.dim() < 3 or output.shape[1] != x.shape[1]:
             raise ValueError(
@@ -130,7 +130,7 @@ def _leaking(model: nn.Module, x: Tensor, pair: tuple[int, int]) -> str:
                 for name, module in model.named_modules()
                 if name
             ]
-            with _asked(model), torch.no_grad():
+            with asked(model), torch.no_grad():
                 model(given)
             for handle in handles:
                 handle.remove()
@@ -163,7 +163,7 @@ def check_batch_independence(model: nn.Module, x: Tensor, *, axis: int = 0) -> F
     """
     if x.shape[axis] < 2:
         raise ValueError("check_batch_independence(): the batch holds one sample; it takes two or more.")
-    with _asked(model):
+    with asked(model):
         entry, output = _traced(model, x)
         if output.dim() <= axis or output.shape[axis] != x.shape[axis]:
             raise ValueError(
@@ -236,8 +236,8 @@ def check_permutation(
     """
     generator = torch.Generator().manual_seed(3)
     order = torch.randperm(x.shape[axis], generator=generator).to(x.device)
-    asked = _asked(model) if isinstance(model, nn.Module) else contextlib.nullcontext()
-    with asked, torch.no_grad():
+    evaluating = asked(model) if isinstance(model, nn.Module) else contextlib.nullcontext()
+    with evaluating, torch.no_grad():
         before = first_tensor(model(x) if graph is None else model(x, graph))[0]
         other = x.index_select(axis, order)
         after = first_tensor(model(other) if graph is None else model(other, _renumbered(graph, order)))[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import Tensor
@@ -87,17 +87,16 @@ def units_axis(node, dims: int) -> int:
 
 
 def first_tensor(output: Any) -> tuple[Tensor | None, Callable[[Any], Tensor]]:
-    """The first tensor of floats in an output, and how to get there again."""
+    """The first tensor of floats in an output, and how to get there again; a loss where nothing else is."""
     if isinstance(output, Tensor):
         return (output if output.is_floating_point() else None), lambda out: out
     if hasattr(output, "logits") and isinstance(output.logits, Tensor):
         return output.logits, lambda out: out.logits
-    if isinstance(output, dict):
-        for key, entry in output.items():
-            if isinstance(entry, Tensor) and entry.is_floating_point():
-                return entry, lambda out, key=key: out[key]
+    entries: Iterable = output.items() if isinstance(output, dict) else ()
     if isinstance(output, (tuple, list)):
-        for place, entry in enumerate(output):
-            if isinstance(entry, Tensor) and entry.is_floating_point():
-                return entry, lambda out, place=place: out[place]
-    return None, lambda out: out
+        entries = enumerate(output)
+    floats = [(key, t) for key, t in entries if isinstance(t, Tensor) and t.is_floating_point()]
+    if not floats:
+        return None, lambda out: out
+    key, tensor = next(((key, t) for key, t in floats if t.dim()), floats[0])
+    return tensor, lambda out: out[key]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor, nn
 
 from ...graphs import Graph
 from .. import leaks
+from ..facts import Batch
 from ..findings import finding
 from ..graph import first_tensor
+from ..watching.samples import first_input, map_tensors
 from .common import first_batch, rule
 
 
@@ -17,13 +20,18 @@ def causal(facts):
         return
     for batch in facts.batches:
         calls = facts.models.get(id(batch.model))
-        if calls is None or calls.initial is None or len(batch.arguments) != 1 or batch.options:
+        if calls is None or calls.initial is None:
             continue
-        x = batch.arguments[0][:2]
+        try:
+            asked, x = _of_one_input(calls.initial, batch, 2)
+            found = leaks.check_causal(asked, x)
+        except ValueError as error:
+            facts.note(f"whether outputs hear later inputs was not asked: {error}")
+            return
         facts.measured["causal-leak"] = 0.0
-        found = leaks.check_causal(calls.initial, x)
         if found is not None:
             facts.measured["causal-leak"] = found.measured or 0.0
+            found.where = found.where.removeprefix("model.") if asked is not calls.initial else found.where
             yield found
         return
 
@@ -34,13 +42,15 @@ def batches_apart(facts):
     if chosen is None or len(set(facts.fingerprints)) < 2:
         return  # one batch for all steps: the axis may be nodes, which do hear each other
     _, initial, batch = chosen
-    if len(batch.arguments) != 1 or batch.options or not isinstance(batch.arguments[0], torch.Tensor):
+    try:
+        asked, x = _of_one_input(initial, batch, 8)
+    except ValueError as error:
+        facts.note(f"whether samples of a batch hear each other was not asked: {error}")
         return
-    x = batch.arguments[0]
     if x.dim() < 2 or len(x) < 2:
         return
     try:
-        found = leaks.check_batch_independence(initial, x[:8] if x.dim() > 1 else x)
+        found = leaks.check_batch_independence(asked, x)
     except ValueError:
         return
     facts.measured["batch-leak"] = 0.0 if found is None else float(found.measured or 0.0)
@@ -48,7 +58,7 @@ def batches_apart(facts):
         return
     if x.dim() > 2 and x.shape[1] > 1:
         try:
-            if leaks.check_batch_independence(initial, x[:, :4], axis=1) is None:
+            if leaks.check_batch_independence(*_of_one_input(initial, batch), axis=1) is None:
                 return  # the batch is the second axis
         except ValueError:
             pass
@@ -61,6 +71,70 @@ def batches_apart(facts):
             cause="view/reshape keeps the order of numbers in memory: rows are made of several samples.",
         )
     yield found
+
+
+class _Held(nn.Module):
+    """model(x, …) as a function of x, the rest as it is."""
+
+    def __init__(self, model: nn.Module, x: Tensor, given: tuple):
+        super().__init__()
+        self.model, self.x, self.given = model, x, given
+
+    def forward(self, x, others=None):
+        arguments, options = map_tensors(
+            lambda entry: x if entry is self.x else entry if others is None else others(entry), self.given
+        )
+        return self.model(*arguments, **options)
+
+
+def _of_one_input(model: nn.Module, batch: Batch, samples: int | None = None) -> tuple[nn.Module, Tensor]:
+    """(the model as a function of its first input, that input's first samples).
+
+    Targets may stand beside it, for a loss inside; a ValueError where what does has a part in the output.
+    """
+    whole = first_input(batch.arguments, batch.options)
+    if whole is None or whole.dim() == 0:
+        raise ValueError(f"{type(model).__name__} takes no tensor of samples")
+
+    def some(entry: Tensor) -> Tensor:
+        return entry[:samples] if entry.dim() > 0 and len(entry) == len(whole) else entry
+
+    given = map_tensors(some, (batch.arguments, batch.options))
+    x = first_input(*given)
+    assert x is not None
+    if len(batch.arguments) == 1 and not batch.options:
+        return model, x
+    held = _Held(model, x, given)
+    if not _plain(given) or _others_matter(held, x):
+        raise ValueError(f"{type(model).__name__} takes more than one input")
+    return held, x
+
+
+def _plain(given) -> bool:
+    """Tensors and numbers; of other objects, a graph say, it is not known what they say of whom."""
+    if isinstance(given, (tuple, list)):
+        return all(_plain(entry) for entry in given)
+    if isinstance(given, dict):
+        return all(_plain(entry) for entry in given.values())
+    return given is None or isinstance(given, (Tensor, bool, int, float, str))
+
+
+def _others_matter(held: _Held, x: Tensor) -> bool:
+    """Whether outputs change when the numbers of all other tensors change places."""
+    constant = []
+
+    def shuffled(entry: Tensor) -> Tensor:
+        mixed = entry.flatten()[torch.randperm(entry.numel(), device=entry.device)].view_as(entry)
+        constant.append(torch.equal(mixed, entry))
+        return mixed
+
+    try:
+        with leaks.asked(held), torch.no_grad():
+            before, after = (first_tensor(held(x, others))[0] for others in (None, shuffled))
+    except Exception:
+        return True  # lengths that must be sorted, a matrix that must stay square
+    # A constant says nothing: a mask that lets all pass has a part in what comes out.
+    return before is None or after is None or any(constant) or not torch.equal(before, after)
 
 
 @rule("normal")
