@@ -75,21 +75,34 @@ def test_a_script_that_raises_gets_its_report(tmp_path):
     assert "the script raised KeyError: 'lost'" in done.stdout and "gradients-not-cleared" in done.stdout
 
 
-def test_a_patch_that_does_not_help_is_withdrawn(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "after, kept",
+    [
+        (Report(steps=9, losses=[2.0, 0.5]), True),
+        (Report(steps=9, losses=[2.0, 7.0]), True),  # another scale, or a slower start
+        (Report(steps=9, losses=[2.0, -4e29]), False),
+        (Report(steps=9, losses=[2.0, float("nan")]), False),
+        (Report(steps=9, losses=[2.0], raised="RuntimeError: no"), False),
+        (None, False),  # the finding is still there
+    ],
+)
+def test_a_patch_that_does_not_help_is_withdrawn(tmp_path, monkeypatch, after, kept):
     from heedful.doctor import script as scripts
     from heedful.doctor.findings import finding
 
-    sick = finding("gradients-not-cleared", 2.0, "…", patch="--- a\n+++ b\n@@ -1,1 +1,1 @@\n-a = 1\n+a = 2")
+    patch = "--- a\n+++ b\n@@ -1,1 +1,1 @@\n-a = 1\n+a = 2"
+    sick = Report([finding("gradients-not-cleared", 2.0, "…", patch=patch)], steps=9, losses=[2.0, 1.0])
     runs = []
 
     def child(path, arguments, steps, tier, text, *_):
         runs.append(text)
-        return Report(findings=[sick], steps=9)
+        return sick if text is None or after is None else after
 
     monkeypatch.setattr(scripts, "_child", child)
     (tmp_path / "train.py").write_text("a = 1\n")
-    report = scripts.diagnose(tmp_path / "train.py")
-    assert runs == [None, "a = 2\n"] and report.findings[0].patch == report.findings[0].proof == ""
+    (found,) = scripts.diagnose(tmp_path / "train.py").findings
+    assert runs == [None, "a = 2\n"]
+    assert bool(found.patch) == bool(found.proof) == kept
 
 
 def test_a_healthy_script_that_raises_is_2(monkeypatch, capsys):

@@ -183,6 +183,17 @@ def test_a_loss_that_hangs_on_nothing_is_told(seed):
     assert len(seen.report().losses) == 8
 
 
+def test_probabilities_for_nll_loss_become_their_logarithms(seed):
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(40, 8), torch.randint(2, (40,))
+    with make(model, optimizer) as seen:
+        loop(model, optimizer, lambda: F.nll_loss(F.softmax(model(x), dim=1), y))
+    found = seen.report()["double-softmax"]
+    assert "in place of its logarithm" in found.what
+    assert "F.nll_loss(F.log_softmax(model(x), dim=1), y)" in found.patch
+
+
 @pytest.mark.parametrize("weighted", [True, False])
 def test_leaks_are_asked_beside_targets_and_not_beside_inputs(seed, weighted):
     """A second input may say who may hear whom: then nothing is asked, and that is said."""

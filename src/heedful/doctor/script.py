@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def diagnose(
             except NotRun as error:
                 found.proof = f"not proved: the patched copy could not be run ({error})"
                 continue
-            if found.name in after:
+            if found.name in after or worse(report, after):
                 found.patch = ""  # what does not help is not shown
                 continue
             told = proof(found.name, report, after)
@@ -72,6 +73,15 @@ def proof(name: str, before: Report, after: Report) -> str:
     if before.losses and after.losses:
         said.append(f"last loss {before.losses[-1]:.3g} → {after.losses[-1]:.3g}")
     return "; ".join(said)
+
+
+def worse(before: Report, after: Report) -> bool:
+    """Whether the patched run raises, or ends ten times further out than anything before it."""
+    if after.raised and not before.raised:
+        return True
+    known = [abs(value) for value in before.losses + after.losses[:1] if math.isfinite(value)]
+    end = abs(after.losses[-1]) if after.losses else 0.0
+    return not math.isfinite(end) or (bool(known) and end > 10 * max(known))
 
 
 def _child(path, arguments, steps, tier, text, timeout, quiet) -> Report:

@@ -4,12 +4,13 @@ Nodes keep what their backward pass needs (`_saved_…`): a stranger's code is u
 """
 
 from .activations import attentions, entropy, normalisers, relus, saturations, spread
-from .losses import MEAN, Loss, broadcast, crossed_view, mixed_view, softmax_before, take_apart
+from .losses import MEAN, PROBABILITIES, Loss, broadcast, crossed_view, mixed_view, softmax_before, take_apart
 from .nodes import first_tensor, nearest, units_axis, walk
 from .objective import Objective, objective
 
 __all__ = [
     "MEAN",
+    "PROBABILITIES",
     "Loss",
     "Objective",
     "attentions",

@@ -10,6 +10,7 @@ from torch import Size, Tensor
 from .nodes import THROUGH, inputs, saved, shape_of, through
 
 MEAN, SUM = 1, 2  # torch's codes of reductions
+PROBABILITIES = "softmax in place of its logarithm"  # what nll_loss should not get
 _SCALARS = ("MulBackward0", "MulBackward1", "DivBackward0", "DivBackward1", "NegBackward0")
 _LOSSES = {
     "NllLossBackward0": "classes",
@@ -156,7 +157,7 @@ def softmax_before(loss: Loss) -> str:
     name = behind.name()
     if loss.kind == "classes":
         if name == "SoftmaxBackward0":
-            return "softmax"  # nll_loss of probabilities
+            return PROBABILITIES
         if name == "LogSoftmaxBackward0":
             before = _reordered(through(inputs(behind)[0]) if inputs(behind) else None)
             if before is not None and before.name() in ("SoftmaxBackward0", "SigmoidBackward0"):

@@ -148,8 +148,8 @@ kind(
     "cross_entropy contains log-softmax (and BCEWithLogits sigmoid); the model ends in one too. Or "
     "nll_loss gets "
     "probabilities in place of their logarithms.",
-    "Give the loss the logits.",
-    "The one softmax of the file is taken out.",
+    "Give the loss the logits; nll_loss their log_softmax.",
+    "The one softmax of the file is taken out; before `nll_loss` it becomes a log_softmax.",
     explains=("learning-rate-too-low", "cannot-overfit", "loss-at-init"),
 )
 kind(

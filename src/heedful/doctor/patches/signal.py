@@ -7,6 +7,7 @@ import itertools
 
 from torch import nn
 
+from ..graph import PROBABILITIES
 from .edits import add_keyword, at, before_optimizer, calls, keyword, model_of, nodes, operand, word
 
 SKIP = """def skip(begin, end):  # what goes into `begin` is added to what comes out of `end`
@@ -102,11 +103,15 @@ def calm_start(text, facts, seen, entry):
 
 
 def without_softmax(text, facts, seen, entry):
-    """The one softmax of the file becomes its argument; two or more are left to their author."""
+    """The one softmax of the file becomes its argument, or log_softmax for nll_loss; several are left."""
     names = ("softmax", "sigmoid") if "sigmoid" not in entry.what else ("sigmoid",)
     found = calls(text, *names, "Softmax", "Sigmoid")
     if len(found) != 1:
         return ""
+    if PROBABILITIES in entry.what:
+        start, name = text.segment(found[0].func), word(found[0])
+        better = "LogSoftmax" if name[0].isupper() else "log_softmax"
+        return text.replace(found[0].func, start.removesuffix(name) + better)
     if word(found[0])[0].isupper():
         return text.replace(found[0], "nn.Identity()")
     inside = operand(text, found[0])
