@@ -183,6 +183,24 @@ def test_a_loss_that_hangs_on_nothing_is_told(seed):
     assert len(seen.report().losses) == 8
 
 
+def test_pieces_that_were_cleared_are_not_counted(seed):
+    """An epoch of 3 batches in pieces of 2: one is left over, and cleared before the next."""
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    with make(model, optimizer, tier="deep") as seen:
+        for _ in range(6):
+            optimizer.zero_grad()
+            for piece in (1, 2, 3):
+                loss = F.mse_loss(model(torch.randn(16, 8)), torch.randn(16, 1))
+                loss.backward()
+                if piece == 2:
+                    optimizer.step()
+                    optimizer.zero_grad()
+    (found,) = seen.facts.optimizers.values()
+    assert {count for count, _ in found.groups} == {2}
+    assert "+                (loss / 2).backward()\n" in seen.report()["accumulation-not-divided"].patch
+
+
 def test_probabilities_for_nll_loss_become_their_logarithms(seed):
     model = nn.Linear(8, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

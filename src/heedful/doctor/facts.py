@@ -69,6 +69,11 @@ class Seen:
     rates: dict[int, float] = field(default_factory=dict)  # by group, the highest a step was taken at
     changes: list[float] = field(default_factory=list)  # median ‖Δw‖/‖w‖ of weight matrices
 
+    @property
+    def usual_pieces(self) -> int:
+        """Backward passes of most steps; an epoch's last may have fewer."""
+        return Counter(count for count, _ in self.groups).most_common(1)[0][0] if self.groups else 0
+
 
 @dataclass
 class Calls:

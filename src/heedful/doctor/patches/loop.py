@@ -50,7 +50,7 @@ def scaled_loss(sign: str):
     """loss.backward() becomes (loss / k).backward()."""
 
     def make(text, facts, seen, entry):
-        pieces = max((count for count, _ in seen.groups), default=0)
+        pieces = seen.usual_pieces
         found = [c for c in at(text, seen.backward_site[1]) if word(c) in ("backward", "manual_backward")]
         if not found:
             return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 
 from torch import nn
 
@@ -82,7 +81,7 @@ def accumulation(facts):
     for seen in stepping(facts):
         if not seen.groups:
             continue
-        pieces = Counter(count for count, _ in seen.groups).most_common(1)[0][0]
+        pieces = seen.usual_pieces
         ratio = median([ratio for count, ratio in seen.groups if count == pieces])
         facts.measured["accumulation-not-divided"] = facts.measured["accumulation-divided-twice"] = ratio
         adaptive = any(
@@ -101,7 +100,7 @@ def batchnorm_under_accumulation(facts):
     for seen in stepping(facts):
         if not seen.groups:
             continue
-        pieces = Counter(count for count, _ in seen.groups).most_common(1)[0][0]
+        pieces = seen.usual_pieces
         chosen = first_batch(facts)
         if chosen is None:
             continue

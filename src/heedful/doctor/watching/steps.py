@@ -228,8 +228,8 @@ class Steps(Listener):
         if not self.watch.asleep:
             self._changed(seen)
             self.consume(seen)
-            seen.order, seen.unscaled, seen.filled = "", False, False
             self.watch.cycle_ends(seen)
+            seen.order, seen.unscaled, seen.filled = "", False, False
         if seen.steps > facts.steps:  # with several optimizers, a round ends with the first to step again
             facts.steps = seen.steps
             self.watch.next()

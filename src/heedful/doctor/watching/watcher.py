@@ -149,7 +149,9 @@ class Watch:
             calls = facts.models[key]
             calls.training_steps += 1
             calls.training_in_eval += not any(modes) and self.forward.sensitive(calls.model)
-        pieces = self.cycle.pieces
+        # What was cleared since, an epoch's last pieces say, has no part in this step.
+        kept = seen.order.rpartition("Z")[2].count("B") if seen is not None else 0
+        pieces = self.cycle.pieces[max(0, len(self.cycle.pieces) - kept) :]
         if seen is not None and len(pieces) > 1 and self.looking:
             site, count = Counter(piece["site"] for piece in pieces).most_common(1)[0]
             same = [piece for piece in pieces if piece["site"] == site]
