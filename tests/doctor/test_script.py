@@ -112,7 +112,20 @@ def test_a_healthy_script_that_raises_is_2(monkeypatch, capsys):
         "heedful.doctor.script.diagnose", lambda *a, **k: Report(steps=20, raised="KeyError: 'lost'")
     )
     assert cli.main(["doctor", "train.py"]) == 2
-    assert "the script raised KeyError" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert (
+        "it raised KeyError, and no cause was seen" in said and "the script raised KeyError: 'lost'" in said
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "import torch\nw = torch.ones(2, requires_grad=True)\nw.sum().backward()"]
+)
+def test_what_cannot_be_judged_is_not_called_healthy(tmp_path, text):
+    (tmp_path / "train.py").write_text(text)
+    done = doctor("train.py", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "train.py: nothing could be judged" in done.stdout and "no optimizer step was seen" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from .common import Number, UsageError, choose, print_json
 class Doctor:
     """Run a training script unchanged, watch it, and say what is wrong. What follows -- goes to the script.
 
-    The exit status is 0 where nothing serious was found, 1 where something was, 2 where it could not be run.
+    The exit status is 0 where nothing serious was found, 1 where something was, 2 where it could not be
+    run, or nothing could be judged.
     """
 
     script: Annotated[str, tyro.conf.arg(metavar="SCRIPT"), tyro.conf.Positional] = ""
@@ -82,7 +83,7 @@ class Doctor:
             report.show(console)
             if self.html is not None:
                 console.print(f"written to {self.html}", style="dim", highlight=False, soft_wrap=True)
-        if report.healthy and report.raised:
+        if report.healthy and (report.raised or not report.judged):
             return 2
         return 0 if report.healthy else 1
 

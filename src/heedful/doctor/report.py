@@ -35,6 +35,7 @@ class Report:
     looks: int = 0
     losses: list[float] = field(default_factory=list)
     raised: str = ""
+    judged: bool = True  # whether there was anything to judge
     measured: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     own: float = 0.0
@@ -67,7 +68,12 @@ class Report:
             if any(f.severity == s for f in self.findings)
         ]
         what = f"{self.subject}: " if self.subject else ""
-        return f"{what}{', '.join(counts) if counts else 'nothing wrong was seen'}"
+        return f"{what}{', '.join(counts) or self._without_findings()}"
+
+    def _without_findings(self) -> str:
+        if self.raised:
+            return f"it raised {self.raised.partition(':')[0]}, and no cause was seen"
+        return "nothing wrong was seen" if self.judged else "nothing could be judged"
 
     def about(self) -> str:
         said = [f"{self.steps} steps" if self.steps != 1 else "1 step"] if self.steps else []
@@ -119,6 +125,7 @@ class Report:
             "steps": self.steps,
             "looks": self.looks,
             "raised": self.raised,
+            "judged": self.judged,
             "seconds": self.seconds,
             "own": self.own,
             "findings": [entry.to_dict() for entry in self.findings],
@@ -136,6 +143,7 @@ class Report:
             looks=found["looks"],
             losses=[float(value) for value in found["losses"]],
             raised=found["raised"],
+            judged=found.get("judged", True),
             measured={name: float(value) for name, value in found["measured"].items()},
             seconds=found["seconds"],
             own=found["own"],

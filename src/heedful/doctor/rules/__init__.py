@@ -38,6 +38,7 @@ def judge(facts: Facts, tier: str = "normal") -> Report:
         looks=facts.looks,
         losses=[value for _, value in facts.losses],
         raised=facts.raised,
+        judged=facts.steps > 0,
         measured=dict(facts.measured),
         seconds=facts.seconds,
         own=facts.own,
