@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -118,9 +120,43 @@ def test_a_healthy_script_that_raises_is_2(monkeypatch, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", "import torch\nw = torch.ones(2, requires_grad=True)\nw.sum().backward()"]
-)
+SLOW = GOOD.replace("{clear}", "print(step, flush=True) or time.sleep(0.05)").replace("{then}", "pass")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_end_from_outside(tmp_path, how):
+    """Ctrl-C is told to parent and script alike, and there is a report; nothing is left behind either way."""
+    (tmp_path / "train.py").write_text("import time\n" + SLOW)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    command = [sys.executable, "-m", "heedful", "doctor", "train.py"]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )
+    assert process.stdout is not None
+    assert any(line == "12\n" for line in process.stdout)
+    if how == signal.SIGINT:
+        os.killpg(process.pid, how)
+    else:
+        process.send_signal(how)
+    said, _ = process.communicate(timeout=60)  # the script holds the pipe: it ends with it
+    assert list(folder.glob("heedful-*")) == []
+    if how == signal.SIGINT:
+        assert process.returncode == 1
+        assert "it was interrupted" in said and "gradients-not-cleared" in said and "proof" not in said
+    else:
+        assert process.returncode == 128 + signal.SIGTERM and "499" not in said
+
+
+BY_HAND = "import torch\nw = torch.ones(2, requires_grad=True)\nw.sum().backward()"
+
+
+@pytest.mark.parametrize("text", ["", "{}", BY_HAND])
 def test_what_cannot_be_judged_is_not_called_healthy(tmp_path, text):
     (tmp_path / "train.py").write_text(text)
     done = doctor("train.py", cwd=tmp_path)

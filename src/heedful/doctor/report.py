@@ -71,7 +71,7 @@ class Report:
         return f"{what}{', '.join(counts) or self._without_findings()}"
 
     def _without_findings(self) -> str:
-        if self.raised:
+        if self.raised and self.raised != "KeyboardInterrupt":
             return f"it raised {self.raised.partition(':')[0]}, and no cause was seen"
         return "nothing wrong was seen" if self.judged else "nothing could be judged"
 
@@ -81,7 +81,8 @@ class Report:
             ends = [f"{value:.4g}" for value in (self.losses[0], self.losses[-1])]
             said.append(f"loss {ends[0]} {curve(self.losses)} {ends[1]}")
         if self.raised:
-            said.append(f"the script raised {self.raised}")
+            interrupted = self.raised == "KeyboardInterrupt"
+            said.append("it was interrupted" if interrupted else f"the script raised {self.raised}")
         return " · ".join(said)
 
     def __str__(self) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from .report import Report
 from .source import apply
 
 PROOFS = 3  # patched copies run at most
+INTERRUPTED = "KeyboardInterrupt"
 
 
 class NotRun(Exception):
@@ -44,7 +46,7 @@ def diagnose(
         raise NotRun(f"there is no script {str(path)!r}")
     report = _child(path, arguments, steps, tier, None, timeout, quiet)
     report.subject = str(path)
-    if prove:
+    if prove and report.raised != INTERRUPTED:
         for found in [entry for entry in report.findings if entry.patch and entry.severity != "note"][
             :PROOFS
         ]:
@@ -54,6 +56,9 @@ def diagnose(
             except NotRun as error:
                 found.proof = f"not proved: the patched copy could not be run ({error})"
                 continue
+            except KeyboardInterrupt:
+                found.proof = "not proved: it was interrupted"
+                break
             if found.name in after or worse(report, after):
                 found.patch = ""  # what does not help is not shown
                 continue
@@ -107,15 +112,40 @@ def _child(path, arguments, steps, tier, text, timeout, quiet) -> Report:
             with contextlib.suppress(Exception):
                 out = sys.stderr.fileno()
         try:
-            done = subprocess.run(command, stdout=out, stderr=error, timeout=timeout)
+            status = _run(command, out, error, timeout, patient=text is None)
         except subprocess.TimeoutExpired:
             raise NotRun(f"it did not end within {timeout:g} s; ask for fewer --steps") from None
         if not answer.exists():
-            raise NotRun(f"its process ended with status {done.returncode} and left no report")
+            raise NotRun(f"its process ended with status {status} and left no report")
         found = json.loads(answer.read_text(encoding="utf-8"))
     if "failed" in found:
         raise NotRun(found["failed"])
     return Report.from_dict(found)
+
+
+def _run(command: list[str], out: Any, error: Any, timeout: float | None, patient: bool) -> int:
+    """Run, never longer than this process does; `patient` waits for the report of what Ctrl-C ended."""
+
+    def end(*_):
+        raise SystemExit(128 + signal.SIGTERM)
+
+    process = subprocess.Popen(command, stdout=out, stderr=error)
+    before = None
+    with contextlib.suppress(ValueError):  # in another thread than the first
+        before = signal.signal(signal.SIGTERM, end)
+    try:
+        try:
+            return process.wait(timeout)
+        except KeyboardInterrupt:
+            if not patient:
+                raise
+            return process.wait(timeout)  # a terminal's Ctrl-C reaches the script as well
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def watched(
@@ -149,7 +179,8 @@ def watched(
         if stop.code not in (None, 0):
             watch.facts.raised = f"SystemExit: {stop.code}"
     except KeyboardInterrupt:
-        watch.facts.raised = "KeyboardInterrupt"
+        watch.facts.raised = INTERRUPTED
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the report is told, however often it is pressed
     except BaseException as error:
         watch.facts.raised = f"{type(error).__name__}: {error}".splitlines()[0]
         if show:
