@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -151,6 +152,17 @@ def test_an_end_from_outside(tmp_path, how):
         assert "it was interrupted" in said and "gradients-not-cleared" in said and "proof" not in said
     else:
         assert process.returncode == 128 + signal.SIGTERM and "499" not in said
+
+
+def test_a_finding_of_the_script_s_own_is_told(tmp_path):
+    """What docs/teaching.md shows, run by the doctor."""
+    page = (Path(__file__).parents[2] / "docs" / "teaching.md").read_text(encoding="utf-8")
+    (block,) = [b for b in re.findall(r"^```python\n(.*?)^```", page, re.S | re.M) if "loss-negative" in b]
+    (tmp_path / "train.py").write_text(block)
+    done = doctor("train.py", "--json", "--no-prove", cwd=tmp_path)
+    assert done.returncode in (0, 1), done.stderr
+    (found,) = [entry for entry in json.loads(done.stdout)["findings"] if entry["name"] == "loss-negative"]
+    assert found["kind"]["title"] == "The loss is negative"
 
 
 BY_HAND = "import torch\nw = torch.ones(2, requires_grad=True)\nw.sum().backward()"

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from .kinds import KINDS, Kind, Severity
+from .kinds import BUILT_IN, KINDS, Kind, Severity
 
 
 @dataclass
@@ -47,11 +47,16 @@ class Finding:
         number = self.measured
         found["measured"] = number if number is None or math.isfinite(number) else str(number)
         found["healthy"] = self.kind.healthy
+        if self.name not in BUILT_IN:
+            found["kind"] = asdict(self.kind)
         return found
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> Finding:
         found = {key: entry for key, entry in found.items() if key != "healthy"}
+        kind = found.pop("kind", None)
+        if kind is not None:
+            KINDS.setdefault(kind["name"], Kind(**kind))
         if found["place"] is not None:
             found["place"] = Place(**found["place"])
         if isinstance(found["measured"], str):

@@ -36,3 +36,5 @@ def kind(*details, **options) -> None:
 
 
 from . import loop, signal, leaks  # noqa: E402, F401, I001  (in the order they are told)
+
+BUILT_IN = frozenset(KINDS)  # the others are a script's own, which other processes do not know
