@@ -91,11 +91,17 @@ def _parse(verb: str, arguments: Sequence[str]):
     options, hints = ["--help"], get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         name = _name(field.name, hints[field.name])
-        if not _positional(field):
+        if not _positional(field) and field.name != "rest":
             options += [f"--{name}", f"--no-{name}"] if field.type == "bool" else [f"--{name}"]
     for argument in arguments:
         if argument.startswith("--"):
-            choose("option", argument.split("=")[0].replace("_", "-"), options)
+            try:
+                choose("option", argument.split("=")[0].replace("_", "-"), options)
+            except UsageError as error:
+                if not hasattr(kind, "rest"):
+                    raise
+                more = f"what is the script's goes behind --, as in: heedful {verb} train.py -- {argument}"
+                raise UsageError(f"{error}; {more}") from None
     said = io.StringIO()
     try:
         with redirect_stderr(said):

@@ -61,7 +61,7 @@ def test_batch_leaks_are_found_behind_a_norm(seed):
     x = torch.randn(5, 4, 6)
     assert doctor.check_batch_independence(Mixing(1), x) is None
     found = doctor.check_batch_independence(Mixing(0), x)
-    assert found is not None and found.name == "batch-leak"
+    assert found is not None and found.name == "batch-leak" and found.where == "norm"
     norm = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6))
     assert doctor.check_batch_independence(norm, torch.randn(5, 6)) is None  # asked in evaluation mode
     assert norm.training

@@ -200,6 +200,10 @@ def test_what_cannot_be_run_is_2(tmp_path, text, words):
         (("--case", "dept"), "did you mean 'depth'?"),
         (("x.py", "--tier", "norml"), "did you mean 'normal'?"),
         (("x.py", "--steps", "0"), "--steps is 0"),
+        (
+            ("x.py", "--lr", "0.1"),
+            "what is the script's goes behind --, as in: heedful doctor train.py -- --lr",
+        ),
         (("--self-test", "--corpus", "/nowhere"), "there is no corpus"),
     ],
 )

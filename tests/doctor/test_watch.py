@@ -178,9 +178,32 @@ def test_a_loss_that_hangs_on_nothing_is_told(seed):
             loss.backward()
             optimizer.step()
     found = seen.report()["gradient-never-arrives"]
-    assert "2 parameters take part" in found.what and "No parameter is behind the loss" in found.cause
+    assert "2 parameters took part" in found.what and "No parameter is behind the loss" in found.cause
     assert "+            loss = F.cross_entropy(model(x), y)\n" in found.patch + "\n"
     assert len(seen.report().losses) == 8
+
+
+def test_steps_looked_at_are_counted_as_they_are(seed):
+    """Both of two losses of each step have a softmax; ten steps, of which seven are looked at."""
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(40, 8), torch.randint(2, (40,))
+    with make(model, optimizer) as seen:
+        for _ in range(10):
+            optimizer.zero_grad()
+            for half in (slice(20), slice(20, 40)):
+                (F.cross_entropy(model(x[half]).sigmoid(), y[half]) / 2).backward()
+            optimizer.step()
+    assert seen.report()["double-softmax"].what.endswith("in 7 of 7 steps looked at")
+
+
+def test_where_a_bad_value_began_is_told_where_it_was_seen(seed):
+    from heedful.doctor.facts import Facts
+    from heedful.doctor.rules.batches import not_finite
+
+    facts = Facts(steps=3, losses=[(0, 1.0), (1, float("nan"))], bad_step=1)
+    (found,) = not_finite(facts)
+    assert found.what == "the loss of step 1 is not finite; where it began was not seen"
 
 
 def test_pieces_that_were_cleared_are_not_counted(seed):
@@ -236,6 +259,7 @@ def test_leaks_are_asked_beside_targets_and_not_beside_inputs(seed, weighted):
         )
     report = seen.report()
     assert ("batch-leak" in report) is not weighted
+    assert weighted or report["batch-leak"].where == "layer"
     assert any("not asked: Pooled takes more than one input" in note for note in report.notes) is weighted
 
 

@@ -127,7 +127,7 @@ class Facts:
     held: list[tuple[int, int]] = field(default_factory=list)  # (graphs alive, graphs made)
     outputs: list[tuple[int, Any]] = field(default_factory=list)  # the same of what models gave
     outputs_held: list[tuple[int, int]] = field(default_factory=list)
-    softmaxes: Counter = field(default_factory=Counter)
+    softmaxes: dict[str, set[int]] = field(default_factory=dict)  # steps in which each stood before a loss
     mixed: tuple[str, int] | None = None
     crossed: str = ""  # a view that cut across samples, where one was seen
     broadcast: float | None = None

@@ -109,19 +109,19 @@ def check_causal(model: nn.Module, x: Tensor, *, positions: int = 64) -> Finding
         "causal-leak",
         worst / scale if scale else worst,
         f"output {pair[0]} depends on input {pair[1]}",
-        where=_leaking(model, x, pair),
+        where=_leaking(model, x, pair, 1),
     )
 
 
-def _leaking(model: nn.Module, x: Tensor, pair: tuple[int, int]) -> str:
-    """The first module, in order of running, whose outputs let the later input into the earlier place."""
+def _leaking(model: nn.Module, x: Tensor, pair: tuple[int, int], axis: int) -> str:
+    """The first module, in order of running, that lets the input of the second place into the first."""
     i, j = pair
     try:
         other = x.clone()
-        if x.is_floating_point():
-            other[:, j] = other[:, j] + 1
-        else:
-            other[:, j] = (other[:, j] + 1) % (int(x.max()) + 1)
+        changed = other.select(axis, j)
+        changed += 1
+        if not x.is_floating_point():
+            changed %= int(x.max()) + 1
         runs: list[list[tuple[str, Tensor]]] = []
         for given in (x, other):
             seen: list[tuple[str, Tensor]] = []
@@ -136,7 +136,8 @@ def _leaking(model: nn.Module, x: Tensor, pair: tuple[int, int]) -> str:
                 handle.remove()
             runs.append(seen)
         for (name, a), (_, b) in zip(*runs, strict=True):
-            if a.dim() >= 3 and a.shape[1] == x.shape[1] and not torch.equal(a[:, i], b[:, i]):
+            apart = a.dim() >= axis + 2 and a.shape[axis] == x.shape[axis]
+            if apart and not torch.equal(a.select(axis, i), b.select(axis, i)):
                 return name
     except Exception:
         pass
@@ -190,6 +191,7 @@ def check_batch_independence(model: nn.Module, x: Tensor, *, axis: int = 0) -> F
         "batch-leak",
         worst / own if own else float("inf"),
         f"the output of sample {pair[0]} depends on sample {pair[1]}",
+        where=_leaking(model, x, pair, axis),
     )
 
 

@@ -104,8 +104,9 @@ def calm_start(text, facts, seen, entry):
 
 def without_softmax(text, facts, seen, entry):
     """The one softmax of the file becomes its argument, or log_softmax for nll_loss; several are left."""
-    names = ("softmax", "sigmoid") if "sigmoid" not in entry.what else ("sigmoid",)
-    found = calls(text, *names, "Softmax", "Sigmoid")
+    names = ["softmax"] if "sigmoid" not in entry.what else []
+    names += ["sigmoid", "Sigmoid"] if PROBABILITIES not in entry.what else []
+    found = calls(text, *names, "Softmax")
     if len(found) != 1:
         return ""
     if PROBABILITIES in entry.what:

@@ -20,12 +20,14 @@ def not_finite(facts):
         return
     where = facts.bad_module
     said = {
+        "": "where it began was not seen",
         "weight": f"the weights of {where} overflowed first",
         "input": "the input is not finite",
         "loss": "the model's output is finite, the loss is not",
         "size": "the model's output is finite, and too large for the loss",
     }.get(facts.bad_kind, f"{where} is the first module to put out something not finite")
     cause = {
+        "": "A division by zero, a logarithm or root of zero, an overflow, or a step far too large.",
         "weight": "A step far too large: lower the learning rate, or clip gradients.",
         "size": "A step far too large: lower the learning rate, or scale the data.",
         "input": "The data holds nan or inf.",
@@ -103,7 +105,8 @@ def shapes_of_the_loss(facts):
         n = int(facts.broadcast)
         yield finding("loss-broadcast", facts.broadcast, f"every prediction is compared with {n} targets")
     if facts.softmaxes:
-        function, count = facts.softmaxes.most_common(1)[0]
+        function = max(facts.softmaxes, key=lambda name: len(facts.softmaxes[name]))
+        count = len(facts.softmaxes[function])
         facts.measured["double-softmax"] = float(count)
         yield finding(
             "double-softmax",

@@ -56,5 +56,9 @@ def median(numbers) -> float:
     return ordered[len(ordered) // 2] if ordered else math.nan
 
 
+def parameters(count: int) -> str:
+    return "1 parameter" if count == 1 else f"{count} parameters"
+
+
 def some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

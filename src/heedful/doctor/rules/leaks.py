@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ...graphs import Graph
 from .. import leaks
 from ..facts import Batch
-from ..findings import finding
+from ..findings import Finding, finding
 from ..graph import first_tensor
 from ..watching.samples import first_input, map_tensors
 from .common import first_batch, rule
@@ -31,7 +31,7 @@ def causal(facts):
         facts.measured["causal-leak"] = 0.0
         if found is not None:
             facts.measured["causal-leak"] = found.measured or 0.0
-            found.where = found.where.removeprefix("model.") if asked is not calls.initial else found.where
+            found.where = _module(found, asked)
             yield found
         return
 
@@ -70,7 +70,13 @@ def batches_apart(facts):
             where=type(initial).__name__,
             cause="view/reshape keeps the order of numbers in memory: rows are made of several samples.",
         )
+    found.where = _module(found, asked) or type(initial).__name__
     yield found
+
+
+def _module(found: Finding, asked: nn.Module) -> str:
+    """The module a finding names, as its author calls it."""
+    return found.where.removeprefix("model.") if isinstance(asked, _Held) else found.where
 
 
 class _Held(nn.Module):

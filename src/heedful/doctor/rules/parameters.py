@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..findings import finding
-from .common import rule, some, stepping
+from .common import parameters, rule, some, stepping
 
 _NOTHING_BEHIND = (
     "No parameter is behind the loss: it was made anew, or of numbers taken out of the graph (torch.tensor, "
@@ -28,7 +28,7 @@ def missing_parameters(facts):
         yield finding(
             "parameters-missing-from-optimizer",
             share,
-            f"{len(missing)} of {len(facts.reached)} parameters with a gradient are in no optimizer",
+            f"no optimizer holds {len(missing)} of {len(facts.reached)} parameters with a gradient",
             where=some(names),
         )
 
@@ -60,7 +60,7 @@ def gradients_that_never_arrive(facts):
         yield finding(
             "gradient-never-arrives",
             0.0,
-            f"{len(cut)} parameters take part in the forward pass and got no gradient in {facts.looks} "
+            f"{parameters(len(cut))} took part in the forward pass and got no gradient in {facts.looks} "
             f"steps looked at",
             where=some([facts.name(slot.parameter) for slot in cut]),
             **({} if facts.reached else {"cause": _NOTHING_BEHIND}),
@@ -69,7 +69,7 @@ def gradients_that_never_arrive(facts):
         yield finding(
             "gradient-never-arrives",
             0.0,
-            f"the gradient of {len(zero)} parameters was exactly zero in {zero[0].looks} steps looked at",
+            f"the gradient of {parameters(len(zero))} was exactly zero in {zero[0].looks} steps looked at",
             where=some([facts.name(slot.parameter) for slot in zero]),
             cause="It is multiplied by zero on the way: two factors that both begin at zero, or a mask.",
         )
@@ -77,7 +77,7 @@ def gradients_that_never_arrive(facts):
         yield finding(
             "gradient-never-arrives",
             0.0,
-            f"{len(unused)} parameters of the optimizer belong to modules that never ran",
+            f"the optimizer holds {parameters(len(unused))} of modules that never ran",
             severity="note",
             where=some([facts.name(slot.parameter) for slot in unused]),
             cause="Their modules are not used in the forward pass.",
@@ -86,7 +86,7 @@ def gradients_that_never_arrive(facts):
         yield finding(
             "parameter-never-updated",
             0.0,
-            f"{len(still)} parameters have gradients and did not change in any step looked at",
+            f"{parameters(len(still))} had gradients and did not change in any step looked at",
             where=some([facts.name(slot.parameter) for slot in still]),
         )
 

@@ -62,7 +62,7 @@ class Reading(Listener):
         output = graph.first_tensor(record["output"])[0] if record else None
         wrong = graph.softmax_before(apart)
         if wrong:
-            facts.softmaxes[wrong] += 1
+            facts.softmaxes.setdefault(wrong, set()).add(facts.steps)
         facts.mixed = facts.mixed or graph.mixed_view(apart)
         facts.broadcast = facts.broadcast or graph.broadcast(apart, output, loss.grad_fn)
         if apart.kind == "classes" and apart.target is not None:

@@ -75,6 +75,7 @@ class Watch:
         self.facts.seconds = time.perf_counter() - self.start
         self.backward.flush()
         if self.cycle.calls:
+            self.facts.looks += self.looking  # a step that was begun
             self.cycle_ends(None)
         if kind is not None and not issubclass(kind, (Enough, KeyboardInterrupt, SystemExit)):
             self.facts.raised = f"{kind.__name__}: {error}"
@@ -120,8 +121,8 @@ class Watch:
             asleep, looking = self.looking, not self.looking
         if self.asleep and not asleep:
             self._wake()
+        self.facts.looks += self.looking
         self.asleep, self.looking = asleep, looking
-        self.facts.looks += looking
 
     def _wake(self) -> None:
         """What happened while asleep is not known: begin afresh."""
