@@ -124,6 +124,21 @@ def test_a_healthy_script_that_raises_is_2(monkeypatch, capsys):
 SLOW = GOOD.replace("{clear}", "print(step, flush=True) or time.sleep(0.05)").replace("{then}", "pass")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", [True, False])
+def test_git_takes_the_patch(tmp_path, end, last):
+    text = GOOD.partition("    {then}")[0].format(clear="pass")
+    text = text if last else text.rstrip("\n")
+    (tmp_path / "train.py").write_text(text, newline=end)
+    done = doctor("train.py", "--json", "--no-prove", "--steps", "20", cwd=tmp_path)
+    (tmp_path / "the.patch").write_text(json.loads(done.stdout)["findings"][0]["patch"], newline="")
+    git = subprocess.run(["git", "apply", "the.patch"], cwd=tmp_path, capture_output=True, text=True)
+    assert git.returncode == 0, git.stderr
+    patched = (tmp_path / "train.py").read_bytes().decode()
+    assert f"optimizer.zero_grad(){end}" in patched
+    assert patched.replace(end, "").count("\n") == 0 and patched.endswith(end) is last
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_end_from_outside(tmp_path, how):
     """Ctrl-C is told to parent and script alike, and there is a report; nothing is left behind either way."""

@@ -243,16 +243,33 @@ class Source:
             return ""
         name = _short(self.file).lstrip(os.sep)
         lines = difflib.unified_diff(
-            self.text.splitlines(), new.splitlines(), f"a/{name}", f"b/{name}", n=2, lineterm=""
+            self.lines, new.splitlines(keepends=True), f"a/{name}", f"b/{name}", n=2, lineterm="\n"
         )
-        return "\n".join(lines)
+        end = _line_end(self.file)
+        return "".join(line if line.startswith(_HEADS) else _ended(line, end) for line in lines)
+
+
+_HEADS = ("---", "+++", "@@")
+
+
+def _line_end(file: str) -> str:
+    """What ends a line of a file; its text, as Python reads it, has \\n."""
+    try:
+        with open(file, "rb") as opened:
+            return "\r\n" if opened.readline().endswith(b"\r\n") else "\n"
+    except OSError:
+        return "\n"
+
+
+def _ended(line: str, end: str) -> str:
+    return line[:-1] + end if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
 def apply(text: str, diff: str) -> str:
     """The text with a diff of `Source.diff` applied; its lines must be found where the diff says."""
     lines, result, place = text.splitlines(), [], 0
     for line in diff.splitlines():
-        if line.startswith(("---", "+++")):
+        if line.startswith(("---", "+++", "\\ No newline")):
             continue
         if line.startswith("@@"):
             start = int(line.split()[1].lstrip("-").split(",")[0]) - 1
