@@ -219,6 +219,7 @@ def test_what_cannot_be_run_is_2(tmp_path, text, words):
             ("x.py", "--lr", "0.1"),
             "what is the script's goes behind --, as in: heedful doctor train.py -- --lr",
         ),
+        (("x.py", "--html", "/nowhere/x.html"), "there is no folder '/nowhere'"),
         (("--self-test", "--corpus", "/nowhere"), "there is no corpus"),
     ],
 )

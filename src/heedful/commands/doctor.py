@@ -59,6 +59,8 @@ class Doctor:
         choose("--tier", self.tier, ["light", "normal", "deep"])
         if self.steps is not None and self.steps < 1:
             raise UsageError(f"--steps is {self.steps}; it must be 1 or more")
+        if self.html is not None and not self.html.parent.is_dir():
+            raise UsageError(f"--html: there is no folder {str(self.html.parent)!r}")
         try:
             report = diagnose(
                 script,
