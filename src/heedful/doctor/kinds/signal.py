@@ -102,7 +102,7 @@ kind(
     "take off more than a tenth.",
     "Steps are too small to matter.",
     "Raise the learning rate.",
-    "The best of 100, 10,000 and 1,000,000 times the rate, by experiment on copies.",
+    "The best of 100 to 1,000,000 times the rate, by factors of ten, by experiment on copies.",
 )
 kind(
     "loss-at-init",

@@ -68,7 +68,7 @@ def learning_rate(facts):
     gained = 1 - end / first
     if end <= 1.1 * first if high else gained >= 0.01:
         return
-    factors = (0.1, 0.01, 0.001) if high else (1e2, 1e4, 1e6)
+    factors = (0.1, 0.01, 0.001) if high else (1e2, 1e3, 1e4, 1e5, 1e6)  # of SGD but a tenth of them trains
     if low and max(seen.changes[:3], default=0.0) > 0.1:
         factors = (0.1, 0.01, 0.001)  # steps are large and lead nowhere
     factor, best = min(
