@@ -62,6 +62,7 @@ class Seen:
     closure: bool = False
     clips: int = 0
     clips_late: int = 0
+    clips_early: int = 0  # with nothing there to clip
     clips_scaled: list[float] = field(default_factory=list)
     unscaled: bool = False
     groups: list[tuple[int, float]] = field(default_factory=list)  # accumulation: pieces, size ratio

@@ -57,14 +57,15 @@ def order_of_the_loop(facts):
                 f"{seen.schedule_early} scheduler steps came before the optimizer step they belong to",
                 subject=seen,
             )
-        if seen.clips_late >= 2 and seen.clips_late >= 0.9 * (seen.clips - 1):
-            yield finding(
-                "clip-after-step",
-                seen.clips_late / seen.clips,
-                f"{seen.clips_late} of {seen.clips} clippings came after the step",
-                subject=seen,
-            )
-        facts.measured["clip-after-step"] = seen.clips_late / max(1, seen.clips)
+        for clips, words in (
+            (seen.clips_late, "came after the step"),
+            (seen.clips_early, "came before backward(), with no gradient there"),
+        ):
+            share = clips / max(1, seen.clips)
+            facts.measured["clip-after-step"] = max(share, facts.measured.get("clip-after-step", 0.0))
+            if clips >= 2 and clips >= 0.9 * (seen.clips - 1):
+                said = f"{clips} of {seen.clips} clippings {words}"
+                yield finding("clip-after-step", share, said, subject=seen)
         factors = [factor for factor in seen.clips_scaled if factor != 1]
         facts.measured["clip-of-scaled-gradients"] = median(factors) if factors else 1.0
         if len(factors) >= 2:

@@ -65,8 +65,9 @@ class Steps(Listener):
             seen.clip_site = caller()
             seen.clips += 1
             if seen.steps and "B" not in seen.order:
-                # Nothing new since the step: this gradient has been used.
+                # Nothing new since the step: this gradient has been used, or is not there yet.
                 seen.clips_late += any(self._used(p) for p in mine)
+                seen.clips_early += _none(mine)
             elif self.watch.cycle.scales and not seen.unscaled:
                 seen.clips_scaled.append(next(iter(self.watch.cycle.scales.values()))[1])
             seen.order += "C"
@@ -156,7 +157,7 @@ class Steps(Listener):
             seen.waiting = order.rfind("F") > last
             seen.cleared += by_hand and not seen.waiting
             return
-        empty = not gradients or not any(float(norm) > 0 for norm in torch._foreach_norm(gradients))
+        empty = _none(_held(seen.optimizer))
         forward = order.rfind("F")
         if last >= 0:
             if empty:  # cleared after the backward pass; by whom, the forward pass tells
@@ -233,6 +234,12 @@ class Steps(Listener):
         if seen.steps > facts.steps:  # with several optimizers, a round ends with the first to step again
             facts.steps = seen.steps
             self.watch.next()
+
+
+def _none(parameters: list[Tensor]) -> bool:
+    """Whether no gradient is there, or zeros."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    return not gradients or not any(float(norm) > 0 for norm in torch._foreach_norm(gradients))
 
 
 def _held(optimizer: Optimizer) -> list[Tensor]:
