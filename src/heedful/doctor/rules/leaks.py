@@ -75,8 +75,8 @@ def batches_apart(facts):
 
 
 def _module(found: Finding, asked: nn.Module) -> str:
-    """The module a finding names, as its author calls it."""
-    return found.where.removeprefix("model.") if isinstance(asked, _Held) else found.where
+    """The module a finding names, as its author calls it; nothing where it is the model itself."""
+    return f"{found.where}.".removeprefix("model.")[:-1] if isinstance(asked, _Held) else found.where
 
 
 class _Held(nn.Module):
