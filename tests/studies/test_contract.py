@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, fields
 
 import pytest
 
 from heedful import lab
+from heedful.lab import report
 
 STUDIES = [entry for name, entry in lab.studies().items() if not name.startswith("toy-")]
 every = pytest.mark.parametrize("entry", STUDIES, ids=lambda entry: entry.name)
@@ -54,3 +56,33 @@ def test_profiles_change_settings_that_exist(entry):
             assert axis in entry.axes
             assert [entry.checked({axis: value})[axis] for value in values] == list(values)
         assert set(changes) <= names
+
+
+def _begun(entry, folder, finished):
+    """A full run that was interrupted once the variants for which `finished` is true were done."""
+    store = lab.Store(folder)
+    variants = entry.variants("full")
+    run = store.begin(entry.name, "full", {}, [0], [(entry.key(each), asdict(each)) for each in variants])
+    for (key, _), variant in zip(run.variants, variants, strict=True):
+        if finished(variant):
+            store.done(store.claim(run, key, 0), dict.fromkeys(entry.metrics, 0.0))
+    return lab.Result(entry, run, store)
+
+
+@every
+def test_nothing_is_said_of_what_is_not_finished(entry, tmp_path):
+    said = report.verdict(_begun(entry, tmp_path, lambda variant: False))
+    assert said in ("incomplete", "no pair to compare; incomplete")
+
+
+@every
+def test_one_finished_variant_makes_a_whole_sentence(entry, tmp_path):
+    first = entry.variants("full")[0]
+    said = report.verdict(_begun(entry, tmp_path, lambda variant: variant == first))
+    assert said and not re.search(r"[:,]\s*;|^;|;\s*;", said), said
+
+
+def test_an_interrupted_run_does_not_say_that_other_nets_forget(tmp_path):
+    memory = lab.find("memory")
+    said = report.verdict(_begun(memory, tmp_path, lambda variant: variant.model == "rnn"))
+    assert "rnn: not even 5" in said and "lstm" not in said and "transformer" not in said

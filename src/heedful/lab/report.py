@@ -80,7 +80,7 @@ def verdict(result: Result) -> str:
         if (agreement := result.agreement(key, metric)) is not None
     ]
     own = getattr(result.study.settings, "verdict", None)
-    said = [own(result)] if own is not None else []
+    said = [words] if own is not None and (words := own(result)) else []
     if found:
         counts = [
             f"{found.count(word)} {word}" for word in ("reproduced", "differs", "undecided") if word in found

@@ -146,7 +146,7 @@ class Degradation:
                     said.append(
                         f"{net}, {norm} norm, {init}: {found[20]:.1f} % at 20 layers, {found[56]:.1f} % at 56"
                     )
-        return "training error, " + "; ".join(said)
+        return "training error, " + "; ".join(said) if said else "no pair to compare"
 
     @staticmethod
     def figure(result):

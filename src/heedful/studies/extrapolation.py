@@ -88,6 +88,8 @@ class Extrapolation(Trained):
             for key, chosen, _ in result.variants()
             if (summary := result.summary(key, "rise")) is not None
         }
+        if not found:
+            return ""
         kept = [name for name, rise in found.items() if rise < 0.1]
         lost = [f"{name} (+{rise:.2f})" for name, rise in found.items() if rise >= 0.1]
         kept, lost = (", ".join(names) or "none" for names in (kept, lost))

@@ -141,7 +141,7 @@ class Kernels:
             pairs, planned = result.summary(key, "pairs"), result.summary(key, "planned")
             if pairs and planned:
                 said.append(f"{label} {pairs.mean:.1f} → {planned.mean:.1f}")
-        return "exponents of time, all pairs → planned: " + ", ".join(said)
+        return "exponents of time, all pairs → planned: " + ", ".join(said) if said else ""
 
     @staticmethod
     def figure(result):

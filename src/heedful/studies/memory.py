@@ -85,17 +85,15 @@ class Memory:
     def verdict(result):
         said = []
         for model in ("rnn", "rnn, half", "lstm", "transformer"):
-            learned = [
-                chosen["lag"]
+            found = {
+                chosen["lag"]: summary.mean
                 for key, chosen, _ in result.variants()
-                if chosen["model"] == model
-                and (summary := result.summary(key, "test")) is not None
-                and summary.mean > 90
-            ]
-            asked = [chosen["lag"] for _, chosen, _ in result.variants() if chosen["model"] == model]
-            if asked:
-                said.append(f"{model}: {f'up to {max(learned)}' if learned else f'not even {min(asked)}'}")
-        return "remembered in nine of ten cases, steps back: " + "; ".join(said)
+                if chosen["model"] == model and (summary := result.summary(key, "test")) is not None
+            }
+            learned = [lag for lag, accuracy in found.items() if accuracy > 90]
+            if found:
+                said.append(f"{model}: {f'up to {max(learned)}' if learned else f'not even {min(found)}'}")
+        return "remembered in nine of ten cases, steps back: " + "; ".join(said) if said else ""
 
     @staticmethod
     def figure(result):

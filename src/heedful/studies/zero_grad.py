@@ -94,12 +94,12 @@ class ZeroGrad:
             if summary is not None:
                 grown.setdefault(chosen["problem"], {})[chosen["cleared"]] = summary.mean
 
-        said = (
+        said = [
             f"{problem} × {10 ** found['no']:.1g} without, × {10 ** found['yes']:.1g} with"
             for problem, found in grown.items()
             if len(found) == 2
-        )
-        return "largest late loss over the first: " + "; ".join(said)
+        ]
+        return "largest late loss over the first: " + "; ".join(said) if said else "no pair to compare"
 
     @staticmethod
     def figure(result):
