@@ -58,14 +58,15 @@ def test_profiles_change_settings_that_exist(entry):
         assert set(changes) <= names
 
 
-def _begun(entry, folder, finished):
+def _begun(entry, folder, finished, measured=None):
     """A full run that was interrupted once the variants for which `finished` is true were done."""
     store = lab.Store(folder)
     variants = entry.variants("full")
     run = store.begin(entry.name, "full", {}, [0], [(entry.key(each), asdict(each)) for each in variants])
     for (key, _), variant in zip(run.variants, variants, strict=True):
         if finished(variant):
-            store.done(store.claim(run, key, 0), dict.fromkeys(entry.metrics, 0.0))
+            numbers = measured(variant) if measured else dict.fromkeys(entry.metrics, 0.0)
+            store.done(store.claim(run, key, 0), numbers)
     return lab.Result(entry, run, store)
 
 
@@ -86,3 +87,15 @@ def test_an_interrupted_run_does_not_say_that_other_nets_forget(tmp_path):
     memory = lab.find("memory")
     said = report.verdict(_begun(memory, tmp_path, lambda variant: variant.model == "rnn"))
     assert "rnn: not even 5" in said and "lstm" not in said and "transformer" not in said
+
+
+def test_energy_before_training_is_not_told_as_that_of_what_was_trained(tmp_path):
+    """Depth smooths random weights; training brings back a difference."""
+
+    def measured(variant):
+        deep = variant.layers == 32
+        return {"energy": 0.3 * deep, "untrained": -3.0 * deep, "test": 50.0}
+
+    said = report.verdict(_begun(lab.find("oversmoothing"), tmp_path, lambda variant: True, measured))
+    assert "32 layers over that at 2: of random weights 0.001 without, 0.001 with the self term" in said
+    assert "once trained 2 without, 2 with the self term" in said

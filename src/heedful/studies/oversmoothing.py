@@ -43,8 +43,8 @@ class Oversmoothing(Trained):
     quick = {"dataset": "citations", "epochs": 25, "axes": {"layers": [2, 8, 32]}}
     seeds = {"quick": 1, "full": 5}
     metrics = {
-        "energy": "energy of the last hidden layer, log₁₀",
-        "untrained": "energy of it with random weights, log₁₀",
+        "energy": "energy of the last hidden layer once trained, log₁₀",
+        "untrained": "energy of the last hidden layer with random weights, log₁₀",
         "test": "accuracy on the test nodes, %",
     }
 
@@ -81,20 +81,25 @@ class Oversmoothing(Trained):
 
     @staticmethod
     def verdict(result):
+        """What depth leaves of the energy: of random weights, then of those it has learned."""
+        layers = [chosen["layers"] for _, chosen in result.run.variants]
         said = []
-        for itself in ("without", "with"):
+        for when, metric in (("of random weights", "untrained"), ("once trained", "energy")):
             found = {
-                chosen["layers"]: summary.mean
-                for key, chosen, _ in result.variants()
-                if chosen["itself"] == itself and (summary := result.summary(key, "untrained")) is not None
+                (chosen["itself"], chosen["layers"]): summary.mean
+                for key, chosen in result.run.variants
+                if (summary := result.summary(key, metric)) is not None
             }
-            if len(found) > 1:
-                drop = found[min(found)] - found[max(found)]
-                said.append(
-                    f"{itself} the self term energy falls by a factor of {10**drop:.2g} "
-                    f"from {min(found)} to {max(found)} layers"
-                )
-        return "; ".join(said)
+            kept = [
+                f"{10 ** (found[itself, max(layers)] - found[itself, min(layers)]):.2g} {itself}"
+                for itself in ("without", "with")
+                if {(itself, min(layers)), (itself, max(layers))} <= set(found)
+            ]
+            if kept:
+                said.append(f"{when} {', '.join(kept)} the self term")
+        if not said or min(layers) == max(layers):
+            return ""
+        return f"energy at {max(layers)} layers over that at {min(layers)}: {'; '.join(said)}"
 
     @staticmethod
     def figure(result):
