@@ -25,10 +25,21 @@ def look(result, tmp_path):
     figure, place = result.figure(), tmp_path / "figure.png"
     figure.savefig(place)
     assert place.stat().st_size > 5000
+    for axes in figure.axes:
+        for label in (axes.xaxis.label, axes.yaxis.label, axes.title):
+            if label.get_text():
+                inside(figure, label)
     return {
         label: {metric: result.summary(key, metric).mean for metric in result.measured()}
         for key, _, label in result.variants()
     }, result
+
+
+def inside(figure, label):
+    """A text is not cut off by the edge of its figure."""
+    box, (width, height) = label.get_window_extent(), figure.bbox.size
+    seen = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1
+    assert seen, f"{label.get_text()!r} is cut off: {box.extents.round()} of {width:.0f} × {height:.0f}"
 
 
 VERY_LARGE = 1.2  # Cohen's d, as Sawilowsky names sizes (2009); 0.8 is large

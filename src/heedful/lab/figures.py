@@ -38,6 +38,11 @@ def quiet(axes, lines: Literal["both", "x", "y"] = "both") -> None:
     axes.grid(True, axis=lines, alpha=0.25, linewidth=0.6)
 
 
+def upwards(axes, words: str) -> None:
+    """What grows upwards, in as many lines as it takes not to be cut off."""
+    axes.set_ylabel(textwrap.fill(words, 36), fontsize=9)
+
+
 def means(result: Result):
     """Each metric of each variant: seeds as dots, mean and interval, what was published as a diamond."""
     variants, metrics = result.variants(), list(result.study.metrics)
@@ -89,7 +94,7 @@ def lines(result: Result, across: str, metrics: list[str], by: str, *, log: bool
             plot.plot(x, mean, "o-", color=colour, label=str(kind), markersize=4)
             plot.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         plot.set_xlabel(across)
-        plot.set_ylabel(textwrap.fill(result.study.metrics.get(metric, metric), 36), fontsize=9)
+        upwards(plot, result.study.metrics.get(metric, metric))
         if log:
             values = sorted({chosen[across] for _, chosen, _ in result.variants()})
             plot.set_xscale("log", base=2)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..lab import study
-from ..lab.figures import COLOURS, canvas
+from ..lab.figures import COLOURS, canvas, upwards
 
 
 @study(
@@ -111,7 +111,7 @@ class Accumulation:
                     axis.plot(*zip(*shown, strict=True), "o-", color=colour, label=norm, markersize=4)
             axis.set_xscale("log", base=2)
             axis.set_xlabel("pieces of a batch of 32")
-            axis.set_ylabel(result.study.metrics[metric])
+            upwards(axis, result.study.metrics[metric])
         axes[0].legend(title="norm", frameon=False)
         return figure
 

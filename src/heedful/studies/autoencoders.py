@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -13,7 +12,7 @@ from torch.nn import functional as F
 
 from .. import data
 from ..lab import Figure, study
-from ..lab.figures import COLOURS, canvas
+from ..lab.figures import COLOURS, canvas, upwards
 from ..models import Autoencoder
 from ..training import Batches, train
 
@@ -142,7 +141,7 @@ class Autoencoders:
                     style = "-" if place < len(COLOURS) else "--"
                     axis.plot(epochs, means, style, color=COLOURS[place % len(COLOURS)], label=label)
             axis.set_xlabel("epoch")
-            axis.set_ylabel(textwrap.fill(result.study.metrics[name], 36), fontsize=9)
+            upwards(axis, result.study.metrics[name])
         axes[0].set_yscale("symlog", linthresh=1)
         axes[1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
         return figure
