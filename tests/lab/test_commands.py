@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful import cli
+from heedful import cli, lab
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
@@ -100,7 +100,19 @@ def test_report_is_one_file_without_addresses(capsys):
     assert Path("runs/latest/toy-line.svg").exists()
 
 
-def test_report_of_nothing_says_what_to_do(capsys):
+@pytest.mark.parametrize(
+    "words", [["report"], ["compare", "a", "b"], ["generate", "--prompt", "Once"]], ids=lambda words: words[0]
+)
+@pytest.mark.parametrize("folder", ["runs", "rnus"])
+def test_where_nothing_is_what_to_do_is_said_and_nothing_made(capsys, words, folder):
+    status, out, error = heedful(capsys, *words, "--runs", folder)
+    assert status == 2 and not out and error.count("\n") == 1
+    assert f"{folder} holds no runs yet; make one with: heedful run padding --profile quick" in error
+    assert not Path(folder).exists()
+
+
+def test_report_of_a_run_without_results_says_what_to_do(capsys):
+    lab.Store("runs").close()
     status, *_ = heedful(capsys, "report")
     assert status == 0 and "Run a study" in Path("runs/latest/report.html").read_text()
 

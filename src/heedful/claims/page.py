@@ -14,6 +14,7 @@ from pathlib import Path
 from .claim import VERDICTS, Claim, Verdict, claims
 from .documents import DOCUMENTS
 
+FILE = Path("claims", "verdicts.json")  # in the folder of runs
 ABOUT = """# What the textbook states, measured
 
 {count} statements of five courses, each a program that measures and judges. `heedful claims` runs them all,
@@ -144,7 +145,7 @@ def read(path: Path) -> list[Verdict]:
 
 def section(runs: Path) -> str:
     """The claims checked last, as a part of the report; nothing where none were."""
-    path = Path(runs) / "claims" / "verdicts.json"
+    path = Path(runs) / FILE
     if not path.exists():
         return ""
     verdicts = read(path)

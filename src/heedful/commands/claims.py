@@ -109,7 +109,9 @@ class Claims:
 
 def keep(verdicts, runs: Path) -> Path:
     """The verdicts beside those kept before, by id, for the report."""
-    path = runs / "claims" / "verdicts.json"
+    from ..claims.page import FILE
+
+    path = runs / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     kept = {entry["id"]: entry for entry in before} | {v.id: v.to_dict() for v in verdicts}

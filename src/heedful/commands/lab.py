@@ -27,8 +27,9 @@ class List:
         from .. import lab
         from ..display import show_rows
         from ..lab.report import listing
+        from ..lab.store import FILE
 
-        store = lab.Store(self.runs) if (self.runs / "lab.sqlite").exists() else None
+        store = lab.Store(self.runs) if (self.runs / FILE).exists() else None
         rows = listing(lab.studies(), store)
         if self.json:
             print_json(rows)
@@ -121,11 +122,11 @@ class Compare:
     """Print JSON."""
 
     def run(self, console: Console) -> int:
-        from .. import lab
         from ..display import show_rows
         from ..lab.compare import compare
+        from ..lab.store import opened
 
-        store = lab.Store(self.runs)
+        store = opened(self.runs)
         rows = compare(store, self.first, self.second, self.metric)
         if self.json:
             print_json(rows)
@@ -147,11 +148,13 @@ class Report:
 
     def run(self, console: Console) -> int:
         from .. import lab
-        from ..claims.page import section
+        from ..claims.page import FILE, section
         from ..display import show_rows
         from ..lab.report import newest, report, scoreboard
+        from ..lab.store import opened
 
-        store = lab.Store(self.runs)
+        # Where only claims were checked there is no store yet, but something to report.
+        store = lab.Store(self.runs) if (self.runs / FILE).is_file() else opened(self.runs)
         path = report(store, self.output, sections=[section(self.runs)])
         rows = scoreboard(newest(store))
         if self.json:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..models import Model, load, notes
 from .desk import MODEL
-from .store import Run, Store, Trial
+from .store import Run, Store, Trial, opened
 from .study import find
 
 
@@ -47,7 +47,7 @@ def kept(
     """
     if Path(run).is_file():
         return _fitting(Kept(load(run, device=device), notes(run), Path(run)), use)
-    store = store if isinstance(store, Store) else Store(store)
+    store = store if isinstance(store, Store) else opened(store)
     if run == "latest":
         asked = store.runs()
         if not asked:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-SCHEMA = 1
+FILE, SCHEMA = "lab.sqlite", 1
 _TABLES = """
 CREATE TABLE IF NOT EXISTS run (
     id TEXT PRIMARY KEY, study TEXT NOT NULL, profile TEXT NOT NULL, settings TEXT NOT NULL,
@@ -91,7 +91,7 @@ class Store:
 
     def __init__(self, folder: str | os.PathLike = "runs"):
         self.folder = Path(folder)
-        self.file = self.folder / "lab.sqlite"
+        self.file = self.folder / FILE
         with self._explained("open"):
             self.folder.mkdir(parents=True, exist_ok=True)
             # Every statement is its own transaction unless _writing() says otherwise.
@@ -172,7 +172,7 @@ class Store:
         if len(found) == 1 or (found and name == found[0].study):
             return found[0]
         if not runs:
-            raise ValueError(f"{self.folder} holds no runs yet; make one with: heedful run STUDY")
+            raise ValueError(_nothing(self.folder))
         if found:
             raise ValueError(f"{name!r} could be {', '.join(run.id for run in found[:5])}.")
         raise ValueError(f"{self.folder} holds no run {name!r}; the newest is {runs[0].id}.")
@@ -347,6 +347,17 @@ class Store:
             raise StoreError(f"cannot {doing} {self.file}: {error}. {hint}".rstrip()) from error
         except OSError as error:
             raise StoreError(f"cannot {doing} {error.filename or self.folder}: {error.strerror}.") from error
+
+
+def opened(folder: str | os.PathLike) -> Store:
+    """The store of a folder that has one: who only reads makes none, least of all by a misspelt name."""
+    if not (Path(folder) / FILE).is_file():
+        raise ValueError(_nothing(folder))
+    return Store(folder)
+
+
+def _nothing(folder: str | os.PathLike) -> str:
+    return f"{folder} holds no runs yet; make one with: heedful run padding --profile quick"
 
 
 def about() -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..claims import Verdict, claims
+from ..claims.page import FILE
 from ..claims.page import read as read_verdicts
 from ..doctor.report import Report
 from ..lab import Store, Study, studies
@@ -73,7 +74,7 @@ def run_lines(store: Store, jobs: Jobs, study: str) -> list[dict[str, Any]]:
 def verdicts(runs: Path) -> dict[str, Verdict]:
     """The verdicts kept, by id; nothing while the file is being written."""
     try:
-        return {entry.id: entry for entry in read_verdicts(runs / "claims" / "verdicts.json")}
+        return {entry.id: entry for entry in read_verdicts(runs / FILE)}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
