@@ -11,6 +11,7 @@ from dataclasses import fields
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from typing import get_args
 
 import of_architectures
 import of_claims
@@ -122,10 +123,16 @@ def settings(study: lab.Study):
         takes = re.sub(
             r"Literal\[(.*)\]", lambda match: match[1].replace('"', "").replace("'", ""), str(field.type)
         )
+        takes = re.sub(r"\b(Count|Rate|Share)\b", lambda match: _numbers(getattr(lab, match[1])), takes)
         compared = "compared" if field.name in study.axes else ""
         said = "; ".join(part for part in (compared, remarks.get(field.name, "")) if part)
         shown = ("–" if entry is None else plain(str(entry)) for entry in (value, small))
         yield (f"`{field.name}`", *shown, plain(takes), prose(said))
+
+
+def _numbers(hint) -> str:
+    kind, span = get_args(hint)
+    return f"{kind.__name__} of {span}"
 
 
 def comments(settings: type) -> dict[str, str]:

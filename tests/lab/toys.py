@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from heedful.lab import Figure, Trained, study
+from heedful.lab import Count, Figure, Trained, study
 from heedful.models import Autoencoder
 from heedful.training import Experiment
 
@@ -21,7 +21,7 @@ from heedful.training import Experiment
 @dataclass
 class Line:
     slope: Literal["flat", "steep"] = "flat"
-    steps: int = 5
+    steps: Count = 5
     rate: float = 0.1
     wide: bool = False
     tags: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, fields
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -56,6 +57,20 @@ def test_profiles_change_settings_that_exist(entry):
             assert axis in entry.axes
             assert [entry.checked({axis: value})[axis] for value in values] == list(values)
         assert set(changes) <= names
+
+
+@every
+def test_numbers_out_of_range_are_refused(entry):
+    """Every number of a study says what it may be: 0 epochs are no epochs, and nan compares with nothing."""
+    for name, hint in get_type_hints(entry.settings, include_extras=True).items():
+        for part in (hint, *get_args(hint)) if get_origin(hint) is not Annotated else (hint,):
+            assert part not in (int, float), f"{name} does not say what it may be: lab.Count, Rate or Share"
+            if get_origin(part) is Annotated:
+                span = get_args(part)[1]
+                for value in ("nan", "inf", "-inf", span.least - 1, span.most + 1):
+                    with pytest.raises(ValueError, match=rf"{name} is {value!r}; it takes a .*number"):
+                        entry.checked({name: value})
+                assert entry.checked({name: span.least}) == {name: span.least}
 
 
 def _begun(entry, folder, finished, measured=None):

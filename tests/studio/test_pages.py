@@ -57,6 +57,8 @@ def test_every_study_has_a_form(studio, name):
         ({"seeds": "5000"}, "from 1 to 1000"),
         ({"profile": "huge"}, "one of quick, full"),
         ({"device": "tpu"}, "device is 'tpu'"),
+        ({"set.steps": "0"}, "it takes a whole number of 1 or more"),
+        ({"set.rate": "nan"}, "it takes a finite number"),
         ({"runs": "/tmp"}, "no option 'runs'"),
         ({"--figure": "/tmp/x.png"}, "no option '--figure'"),
     ],

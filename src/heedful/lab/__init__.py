@@ -12,17 +12,21 @@ from .result import Result
 from .runner import run
 from .statistics import Agreement, Difference, Figure, Summary, against, bootstrap, holm, paired, summarize
 from .store import Run, Store, StoreError, Trial
-from .study import PROFILES, Study, find, studies, study
+from .study import PROFILES, Count, Range, Rate, Share, Study, find, studies, study
 from .trained import Trained
 
 __all__ = [
     "PROFILES",
     "Agreement",
+    "Count",
     "Difference",
     "Figure",
     "Kept",
+    "Range",
+    "Rate",
     "Result",
     "Run",
+    "Share",
     "Store",
     "StoreError",
     "Study",

@@ -21,17 +21,34 @@ import importlib
 import inspect
 import itertools
 import json
+import math
 import pkgutil
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, Union
+from typing import Annotated, Any, Literal, Union
 
 from ..phrases import suggestion
 from .statistics import Figure
 
 PROFILES = ("quick", "full")
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a setting's number may be, from `least` to `most`: `Annotated[int, Range(2)]`."""
+
+    least: float
+    most: float = math.inf
+
+    def __str__(self) -> str:
+        return f"{self.least:g} or more" if self.most == math.inf else f"{self.least:g} to {self.most:g}"
+
+
+Count = Annotated[int, Range(1)]
+Rate = Annotated[float, Range(0)]
+Share = Annotated[float, Range(0, 1)]
 
 
 @dataclass(frozen=True)
@@ -104,7 +121,7 @@ class Study:
 
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Settings by name, text turned into what the setting takes; errors name what there is."""
-        hints = typing.get_type_hints(self.settings)
+        hints = typing.get_type_hints(self.settings, include_extras=True)
         known = [field.name for field in fields(self.settings)]
         found = {}
         for name, value in given.items():
@@ -197,6 +214,13 @@ def _read(what: str, value: Any, hint: Any) -> Any:
                 except ValueError as error:
                     errors.append(error)
         raise errors[0] if errors else ValueError(f"{what} is {value!r}; it takes nothing.")
+    if origin is Annotated:
+        number, (kind, *said) = _read(what, value, options[0]), options
+        for each in said:
+            if isinstance(each, Range) and not each.least <= number <= each.most:
+                whole = "whole " * (kind is int)
+                raise ValueError(f"{what} is {value!r}; it takes a {whole}number of {each}.")
+        return number
     if origin is Literal:
         for option in options:
             if value == option or str(value) == str(option):
@@ -227,8 +251,10 @@ def _read(what: str, value: Any, hint: Any) -> Any:
             number = hint(value)
             if hint is int and float(value) != number:
                 raise ValueError
-            return number
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             kind = "a whole number" if hint is int else "a number"
             raise ValueError(f"{what} is {value!r}; it takes {kind}.") from None
+        if not math.isfinite(number):
+            raise ValueError(f"{what} is {value!r}; it takes a finite number.")
+        return number
     return str(value) if hint is str else value

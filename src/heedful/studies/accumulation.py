@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..lab import study
+from ..lab import Count, study
 from ..lab.figures import COLOURS, canvas, upwards
 
 
@@ -30,9 +30,9 @@ class Accumulation:
 
     norm: Literal["batch", "layer", "none"] = "batch"
     pieces: Literal[1, 2, 4, 8, 16, 32] = 1
-    features: int = 20
-    hidden: int = 64
-    depth: int = 3
+    features: Count = 20
+    hidden: Count = 64
+    depth: Count = 3
 
     axes = ("norm", "pieces")
     quick = {"hidden": 32}

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .. import data
-from ..lab import Figure, study
+from ..lab import Count, Figure, study
 from ..lab.figures import COLOURS, canvas, upwards
 from ..models import Autoencoder
 from ..training import Batches, train
@@ -43,9 +43,9 @@ class Autoencoders:
     dataset: Literal["synthetic", "mnist", "digits"] = "synthetic"
     kind: Literal["untrained", "vanilla", "denoising", "masked"] = "vanilla"
     latent: Literal[5, 20, 64, 100, 500] = 20
-    epochs: int | None = None  # 10 on the synthetic set, 5 on MNIST
-    probe_epochs: int | None = None  # 50 in batches of 100 on the synthetic set, 1,000 whole ones on MNIST
-    labels: int = 200  # that the probe is given on MNIST and digits, drawn anew by each seed
+    epochs: Count | None = None  # 10 on the synthetic set, 5 on MNIST
+    probe_epochs: Count | None = None  # 50 in batches of 100 on the synthetic set, 1,000 whole ones on MNIST
+    labels: Count = 200  # that the probe is given on MNIST and digits, drawn anew by each seed
 
     axes = ("dataset", "kind", "latent")
     quick = {

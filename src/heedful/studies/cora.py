@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from .. import data
-from ..lab import Figure, Trained, study
+from ..lab import Count, Figure, Trained, study
 from ..models import GAT, GCN
 from ..training import Experiment, Patience
 from ._papers import Papers, course_net, course_optimizer
@@ -38,9 +38,9 @@ class Cora(Trained):
 
     dataset: Literal["cora", "citeseer", "pubmed", "cora-linqs", "citations"] = "cora"
     model: Literal["gcn", "gat"] = "gcn"
-    epochs: int | None = None  # GCN 200; GAT until patience ends, 2,000 at most; the course's 100
-    patience: int = 100  # GAT: epochs without a better validation loss or accuracy
-    hidden: int | None = None
+    epochs: Count | None = None  # GCN 200; GAT until patience ends, 2,000 at most; the course's 100
+    patience: Count = 100  # GAT: epochs without a better validation loss or accuracy
+    hidden: Count | None = None
 
     axes = ("dataset", "model")
     quick = {"axes": {"dataset": ["citations"]}, "epochs": 60}

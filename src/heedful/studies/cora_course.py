@@ -9,7 +9,7 @@ from typing import Literal
 from torch.nn import functional as F
 
 from .. import data
-from ..lab import Figure, Trained, study
+from ..lab import Count, Figure, Trained, study
 from ..lab.figures import COLOURS, canvas, mean_curve
 from ..training import Experiment
 from ._papers import Papers, course_net, course_optimizer
@@ -34,8 +34,8 @@ class CoraCourse(Trained):
 
     model: Literal["gcn", "gat"] = "gcn"
     dataset: Literal["cora-linqs", "citations"] = "cora-linqs"
-    hidden: int | None = None  # GCN 16, GAT 8 heads of 2
-    epochs: int = 100
+    hidden: Count | None = None  # GCN 16, GAT 8 heads of 2
+    epochs: Count = 100
 
     axes = ("dataset", "model")
     quick = {"epochs": 15, "axes": {"dataset": ["citations"]}}

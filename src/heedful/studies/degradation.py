@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from .. import doctor
-from ..lab import Figure, study
+from ..lab import Count, Figure, Rate, study
 from ..lab.figures import COLOURS, canvas, mean_curve
 from ..models import PlainNet, ResNet
 from ..probes import gradient_norms
@@ -44,9 +44,9 @@ class Degradation:
     norm: Literal["batch", "none"] = "batch"
     init: Literal["he", "xavier"] = "he"
     dataset: Literal["digits", "cifar10-10k", "cifar10"] = "cifar10-10k"
-    epochs: int = 60
-    batch: int = 128
-    rate: float = 0.1
+    epochs: Count = 60
+    batch: Count = 128
+    rate: Rate = 0.1
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
 
     axes = ("dataset", "norm", "init", "net", "depth")

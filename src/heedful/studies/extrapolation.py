@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from .. import data
-from ..lab import Trained, study
+from ..lab import Count, Trained, study
 from ..lab.figures import COLOURS, canvas
 from ..models import GPT
 from ..training import Experiment, Windows
@@ -35,11 +35,11 @@ class Extrapolation(Trained):
 
     position: Literal["learned", "sinusoidal", "rotary", "alibi", "none"] = "rotary"
     text: Literal["python-docs", "fairytales", "shakespeare"] = "fairytales"
-    length: int = 64
-    layers: int = 4
-    dim: int = 128
-    steps: int = 3000
-    batch: int = 64
+    length: Count = 64
+    layers: Count = 4
+    dim: Count = 128
+    steps: Count = 3000
+    batch: Count = 64
 
     axes = ("position",)
     quick = {"text": "python-docs", "length": 24, "layers": 2, "dim": 48, "steps": 500, "batch": 24}

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from .. import data
-from ..lab import Figure, study
+from ..lab import Count, Figure, Rate, Share, study
 from ..lab.figures import COLOURS, canvas
 from ..models import GPT
 from ..phrases import suggestion
@@ -59,19 +59,19 @@ class Fairytales:
     position: Literal["rotary", "learned", "sinusoidal", "alibi", "relative", "t5", "none"] = "rotary"
     norm: Literal["rms", "layer"] = "rms"
     similarity: str = "softmax"
-    block: int = 128
-    dropout: float = 0.1
+    block: Count = 128
+    dropout: Share = 0.1
     # The course means to shrink what ends a branch, and finds it by a name that only attention's has.
     shrunk: Literal["all", "attention", "none"] = "attention"
-    epochs: int = 5
-    steps: int | None = None  # instead of epochs
-    batch: int = 128
-    rate: float = 5e-4
-    decay: float = 0.1
-    held: float = 0.02
-    pieces: int = 1024  # of bpe
-    characters: int | None = None  # the beginning of the text only
-    every: int = 500  # steps from one look at unread pages and at copying to the next
+    epochs: Count = 5
+    steps: Count | None = None  # instead of epochs
+    batch: Count = 128
+    rate: Rate = 5e-4
+    decay: Rate = 0.1
+    held: Share = 0.02
+    pieces: Count = 1024  # of bpe
+    characters: Count | None = None  # the beginning of the text only
+    every: Count = 500  # steps from one look at unread pages and at copying to the next
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # bfloat16 on a GPU
     compiled: bool = False  # by torch.compile
 

@@ -13,7 +13,7 @@ from ..attention.calibrate import example
 from ..attention.measure import peak_memory, seconds
 from ..attention.plan import make_plan
 from ..attention.strategies import STRATEGIES
-from ..lab import study
+from ..lab import Count, study
 from ..lab.figures import COLOURS, quiet, sheet
 
 SLOW = 3.0  # seconds a call: a strategy that took longer is not asked about greater lengths
@@ -48,10 +48,10 @@ class Kernels:
 
     problem: Literal["everyone", "causal", "relative", "window", "graph"] = "everyone"
     similarity: Literal["softmax", "polynomial", "elu", "additive", "uniform"] = "softmax"
-    heads: int = 4
-    dim: int = 16
-    shortest: int = 256
-    longest: int | None = None  # 16,384; on a GPU 131,072
+    heads: Count = 4
+    dim: Count = 16
+    shortest: Count = 256
+    longest: Count | None = None  # 16,384; on a GPU 131,072
 
     axes = ("problem", "similarity")
     quick = {

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..lab import Figure, study
+from ..lab import Count, Figure, Rate, Share, study
 from ..lab.figures import COLOURS, mean_curve, picture, quiet, saved, sheet
 from ..models import MaskedAutoencoder
 from ..nn import patchify, unpatchify
@@ -40,20 +40,20 @@ class MaskedAutoencoders:
 
     start: Literal["masked", "scratch"] = "masked"
     dataset: Literal["digits", "mnist", "cifar10-10k", "cifar10"] = "cifar10-10k"
-    masked: float = 0.75
+    masked: Share = 0.75
     normalize: bool = True  # each patch less its mean and over its deviation; not where many are blank
-    layers: int = 6
-    heads: int = 3
-    dim: int = 192
-    decoder_layers: int = 2
-    epochs: int = (
+    layers: Count = 6
+    heads: Count = 3
+    dim: Count = 192
+    decoder_layers: Count = 2
+    epochs: Count = (
         200  # of filling in; the course's bars are for whole CIFAR-10, five times as many steps each
     )
-    rate: float = 1e-3
-    labels: int | None = None  # all there are
-    tune_epochs: int = 10
-    tune_rate: float = 5e-4
-    batch: int = 128
+    rate: Rate = 1e-3
+    labels: Count | None = None  # all there are
+    tune_epochs: Count = 10
+    tune_rate: Rate = 5e-4
+    batch: Count = 128
 
     axes = ("dataset", "start")
     quick = {

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from .. import data
-from ..lab import study
+from ..lab import Count, study
 from ..lab.figures import lines
 from ..models import GPT, RNN
 from ..training import Batches, train
@@ -34,10 +34,10 @@ class Memory:
 
     model: Literal["rnn", "rnn, half", "lstm", "transformer"] = "rnn"
     lag: Literal[5, 10, 20, 50, 100, 200, 500] = 10
-    truncate: int | None = None
-    hidden: int = 64
-    steps: int = 1500
-    batch: int = 64
+    truncate: Count | None = None
+    hidden: Count = 64
+    steps: Count = 1500
+    batch: Count = 64
 
     axes = ("model", "lag")
     quick = {"steps": 250, "hidden": 32, "batch": 32, "axes": {"lag": [5, 50]}}

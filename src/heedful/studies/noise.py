@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from .. import data
 from ..graphs import Graph
-from ..lab import Trained, study
+from ..lab import Count, Trained, study
 from ..lab.figures import lines
 from ..models import GAT, GCN
 from ..training import Experiment
@@ -34,7 +34,7 @@ class Noise(Trained):
     model: Literal["mean", "gcn", "gat"] = "gcn"
     added: Literal[0, 1, 2, 4, 8] = 0
     dataset: Literal["citations", "cora"] = "cora"
-    epochs: int = 200
+    epochs: Count = 200
 
     axes = ("model", "added")
     quick = {"dataset": "citations", "epochs": 40, "axes": {"added": [0, 2, 8]}}

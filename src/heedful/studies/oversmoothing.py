@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from .. import data
 from ..graphs import Graph
-from ..lab import Trained, study
+from ..lab import Count, Trained, study
 from ..lab.figures import lines
 from ..models import GCN
 from ..probes import dirichlet_energy
@@ -36,8 +36,8 @@ class Oversmoothing(Trained):
     layers: Literal[2, 4, 8, 16, 32] = 2
     itself: Literal["with", "without"] = "without"
     dataset: Literal["citations", "cora"] = "cora"
-    epochs: int = 100
-    hidden: int = 16
+    epochs: Count = 100
+    hidden: Count = 16
 
     axes = ("itself", "layers")
     quick = {"dataset": "citations", "epochs": 25, "axes": {"layers": [2, 8, 32]}}

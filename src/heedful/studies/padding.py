@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from .. import data
-from ..lab import Figure, Trained, study
+from ..lab import Count, Figure, Trained, study
 from ..lab.figures import COLOURS, canvas
 from ..models import ConvNet
 from ..nn import Occupied
@@ -43,13 +43,13 @@ class Padding(Trained):
 
     net: Literal["Net1", "Net2"] = "Net1"
     padding: Literal["valid", "replicate", "reflect", "circular", "same", "full"] = "valid"
-    epochs: int = 50
-    patience: int = 9
-    batch: int = 200
-    train: int = 2000
+    epochs: Count = 50
+    patience: Count = 9
+    batch: Count = 200
+    train: Count = 2000
     clean: bool = False  # draws a real validation set, instead of the first training images once more
     layer: Literal["convolution", "attention"] = "convolution"  # relative attention over the same places
-    shifts: int = 1  # pixels between the heights the images are moved to at the end
+    shifts: Count = 1  # pixels between the heights the images are moved to at the end
 
     axes = ("net", "padding")
     quick = {

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from ..lab import Figure, study
+from ..lab import Count, Figure, Rate, study
 from ..lab.figures import COLOURS, sheet
 from ..models import ConvNet
 from ..probes import rotate, rotation_curve
@@ -32,9 +32,9 @@ class Rotation:
 
     dataset: Literal["digits", "mnist", "cifar10-10k", "cifar10"] = "cifar10-10k"
     training: Literal["upright", "turned"] = "upright"
-    epochs: int = 10
-    batch: int = 64
-    rate: float = 1e-3
+    epochs: Count = 10
+    batch: Count = 64
+    rate: Rate = 1e-3
 
     axes = ("dataset", "training")
     quick = {"epochs": 12, "axes": {"dataset": ["digits"]}}

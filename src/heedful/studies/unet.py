@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .. import data
-from ..lab import Figure, study
+from ..lab import Count, Figure, Rate, study
 from ..lab.figures import COLOURS, mean_curve, picture, quiet, saved, sheet
 from ..models import UNet
 from ..probes import dice, iou, pixel_error, rand_error, segments
@@ -46,14 +46,14 @@ class UNetSkips:
     skips: Literal["with", "without"] = "with"
     padding: Literal["same", "valid"] = "same"
     dataset: Literal["isbi2012", "membranes"] = "isbi2012"
-    images: int = 30  # to generate, of 96 × 96, for "membranes"
-    width: int = 32  # of the highest level, doubled at each: 32, 64 … 512
-    levels: int = 5
-    steps: int = 2000
-    batch: int = 4
-    smallest: int = 128  # sides of the random squares
-    largest: int = 256
-    rate: float = 1e-3
+    images: Count = 30  # to generate, of 96 × 96, for "membranes"
+    width: Count = 32  # of the highest level, doubled at each: 32, 64 … 512
+    levels: Count = 5
+    steps: Count = 2000
+    batch: Count = 4
+    smallest: Count = 128  # sides of the random squares
+    largest: Count = 256
+    rate: Rate = 1e-3
 
     axes = ("dataset", "padding", "skips")
     quick = {

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..lab import study
+from ..lab import Count, Rate, study
 from ..lab.figures import COLOURS, picture, quiet, saved, sheet
 from ..models import ConvNet, ViT
 from ..probes import accuracy, attention_distance, attention_rollout
@@ -39,13 +39,13 @@ class VisionTransformer:
     net: Literal["vit", "vit, sinusoidal", "vit, no positions", "vit, relu", "cnn"] = "vit"
     share: Literal[100, 30, 10] = 100
     dataset: Literal["digits", "mnist", "cifar10-10k", "cifar10"] = "cifar10-10k"
-    layers: int = 6
-    heads: int = 4
-    dim: int = 128
-    epochs: int = 60
-    batch: int = 128
-    rate: float = 1e-3
-    decay: float = 0.05
+    layers: Count = 6
+    heads: Count = 4
+    dim: Count = 128
+    epochs: Count = 60
+    batch: Count = 128
+    rate: Rate = 1e-3
+    decay: Rate = 0.05
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # bfloat16 on a GPU
 
     axes = ("net", "share")

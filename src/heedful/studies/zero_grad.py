@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from ..lab import study
+from ..lab import Count, Rate, study
 from ..lab.figures import COLOURS, canvas
 
 
@@ -30,8 +30,8 @@ class ZeroGrad:
 
     cleared: Literal["yes", "no"] = "no"
     problem: Literal["bowl", "noisy bowl", "network"] = "network"
-    rate: float = 0.05
-    steps: int = 400
+    rate: Rate = 0.05
+    steps: Count = 400
 
     axes = ("problem", "cleared")
     quick = {"steps": 200}
