@@ -56,7 +56,7 @@ VERBS: dict[str, Any] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status is 0, 1 where something checked does not hold, 2 for a wrong call."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    who = "heedful"
+    who, asked = "heedful", None
     try:
         if "--version" in arguments[:1]:
             print(f"heedful {__version__}")
@@ -66,11 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         verb = choose("verb", arguments[0], VERBS)
         who = f"heedful {verb}"
-        return _parse(verb, arguments[1:]).run(Console())
+        asked = _parse(verb, arguments[1:])
+        return asked.run(Console())
     except (UsageError, ValueError, TypeError, OSError) as error:
         print(f"{who}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        said = getattr(asked, "stopped", None)
+        if said:
+            print(f"{who}: {said}", file=sys.stderr)
         return 130
 
 

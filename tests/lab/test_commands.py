@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sqlite3
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,45 @@ def test_list_shows_the_last_result(capsys):
     rows = {row["study"]: row for row in json.loads(heedful(capsys, "list", "--json")[1])}
     assert rows["toy-line"]["question"] == "Does a steeper line rise faster?"
     assert rows["toy-slow"]["last result"] is None
+
+
+SLOW_CLAIMS = """
+import time
+from pathlib import Path
+from heedful.claims import claim, note
+
+def slow(draw):
+    Path(f"begun-{time.time()}").touch()
+    time.sleep(300)
+    yield note("slept", 300)
+
+for n in range(8):
+    claim(f"X{n}", "notes", "It takes long.")(slow)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="Ctrl-C as a terminal sends it")
+@pytest.mark.parametrize(
+    ("words", "begun", "said"),
+    [
+        ("run toy-slow --set seconds=300 --backend loop", 1, "is finished is kept, the same command goes on"),
+        ("run toy-slow --set seconds=300 --backend processes --workers 2 --again", 2, "without --again goes"),
+        ("claims --module slow.py --workers 2", 2, "verdicts are kept once all are there"),
+    ],
+)
+def test_ctrl_c_is_one_line(tmp_path, words, begun, said):
+    Path("slow.py").write_text(SLOW_CLAIMS)
+    code = f"import toys\nfrom heedful import cli\nraise SystemExit(cli.main({words.split()!r}))"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as child:
+        for _ in range(600):
+            rows = lab.Store("runs").trials() if Path("runs/lab.sqlite").exists() else []
+            if len(rows) + len(list(tmp_path.glob("begun-*"))) >= begun:
+                break
+            time.sleep(0.1)
+        os.killpg(child.pid, signal.SIGINT)
+        error = child.communicate(timeout=60)[1]
+    assert child.returncode == 130 and said in error and error.count("\n") == 1, error
 
 
 def test_compare_pairs_by_seed(capsys):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import os
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from pathlib import Path
 
-import torch
-
+from ..lab.workers import pool
 from .claim import Claim, Verdict, check, claims, find, load_module
 
 # What takes longest comes first, so that every core is busy to the end; what shares a trained model, or the
@@ -48,9 +46,8 @@ def check_all(
             found[id] = _checked(id, seeds, runs)
             tell(found[id])
     else:
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(list(modules),)) as pool:
-            for future in as_completed([pool.submit(_checked_all, group, seeds, runs) for group in queue]):
+        with pool(workers, 1, _begin, list(modules)) as started:
+            for future in as_completed([started.submit(_checked_all, group, seeds, runs) for group in queue]):
                 for verdict in future.result():
                     found[verdict.id] = verdict
                     tell(verdict)
@@ -58,7 +55,6 @@ def check_all(
 
 
 def _begin(modules: list[str | Path]) -> None:
-    torch.set_num_threads(1)
     for module in modules:
         load_module(module)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
 from rich.console import Console
@@ -39,6 +39,8 @@ class Claims:
     """Also write claims.md and map.md, the pages of the documentation, to this folder."""
     json: bool = False
     """Print JSON: id, document, statement, stated, verdict, evidence, corrected of each."""
+
+    stopped: ClassVar[str] = "stopped; verdicts are kept once all are there"
 
     def run(self, console: Console) -> int:
         from .. import claims

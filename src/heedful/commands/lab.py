@@ -81,6 +81,12 @@ class Run:
             print_json(found if self.study == "all" else found[0])
         return 1 if any(result.failures for result in results) else 0
 
+    @property
+    def stopped(self) -> str:
+        """What Ctrl-C leaves."""
+        same = "the same command without --again" if self.again else "the same command"
+        return f"stopped; what is finished is kept, {same} goes on from there"
+
     def _one(self, name: str, console: Console):
         from .. import lab
 

@@ -7,12 +7,11 @@ each variant, times a few steps of every way where much is left, and goes on wit
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -23,13 +22,13 @@ import torch
 
 from ..phrases import suggestion
 from ..training.choice import choose
-from ..training.workers import settle
 from .cluster import on_cluster
 from .desk import Desk, flush_all
 from .result import Result
 from .store import Busy, Run, Store
 from .study import Study, find
 from .trained import Trained
+from .workers import pool
 
 ENGINES = ("here", "ray")
 BACKENDS = ("auto", "loop", "processes", "stacked")
@@ -121,10 +120,10 @@ class _Work:
 
     def go(self, backend: str, tell) -> None:
         tell(len(self.asked.variants) * len(self.asked.seeds) - len(self.todo), "")
-        with self._pool() as pool:
+        with pool(self.workers, max(1, (os.cpu_count() or 1) // self.workers)) as workers:
             ways: dict[str, Callable] = {
-                "auto": partial(self._auto, pool),
-                "processes": partial(self._processes, pool),
+                "auto": partial(self._auto, workers),
+                "processes": partial(self._processes, workers),
                 "loop": self._loop,
                 "stacked": self._stacked,
                 "ray": self._ray,
@@ -141,7 +140,7 @@ class _Work:
         rows = [t for t in self.store.trials(self.asked) if (t.key, t.seed) == pair]
         return bool(rows) and rows[0].status == "running"
 
-    def _auto(self, pool, pairs, tell) -> None:
+    def _auto(self, workers, pairs, tell) -> None:
         """A trial of each variant in this process, the rest by what is quickest for it."""
         later: list[tuple[str, list[int]]] = []
         for key in dict.fromkeys(key for key, _ in pairs):
@@ -164,7 +163,7 @@ class _Work:
                 continue
             self._loop([(key, seed) for seed in rest], tell)
         if later:
-            self._in_pool(pool, later, tell)
+            self._in_pool(workers, later, tell)
 
     def _loop(self, pairs, tell) -> None:
         for key, seed in pairs:
@@ -190,13 +189,13 @@ class _Work:
             self.again,
         )
 
-    def _processes(self, pool, pairs, tell) -> None:
-        self._in_pool(pool, [(key, [seed]) for key, seed in pairs], tell)
+    def _processes(self, workers, pairs, tell) -> None:
+        self._in_pool(workers, [(key, [seed]) for key, seed in pairs], tell)
 
-    def _in_pool(self, pool, groups, tell) -> None:
+    def _in_pool(self, workers, groups, tell) -> None:
         module = self.study.settings.__module__
         job = (module, self.study.name, self.asked.id, str(self.store.folder), self.device, self.again)
-        waiting = {pool.submit(_in_worker, *job, key, seeds): (key, seeds) for key, seeds in groups}
+        waiting = {workers.submit(_in_worker, *job, key, seeds): (key, seeds) for key, seeds in groups}
         while waiting:
             finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
             for future in finished:
@@ -214,12 +213,6 @@ class _Work:
 
     def _ray(self, pairs, tell) -> None:
         on_cluster(self.study, self.asked, pairs, self.store, device=self.device, again=self.again, tell=tell)
-
-    def _pool(self) -> ProcessPoolExecutor:
-        """Workers, none of which starts before it has something to do."""
-        threads = max(1, (os.cpu_count() or 1) // self.workers)
-        context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.workers, context, initializer=settle, initargs=(threads,))
 
 
 def _stackable(settings: Any) -> bool:
@@ -290,10 +283,12 @@ def _in_worker(module, name, run, folder, device, again, key, seeds) -> None:
 @contextmanager
 def _progress(study: Study, total: int, wanted: bool) -> Iterator:
     """`tell(count, what)`; a bar with an estimate on a terminal, nothing elsewhere."""
-    if not wanted:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not wanted or not (console.is_terminal or console.is_jupyter):
         yield lambda count, what: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Remaining
 
@@ -306,6 +301,6 @@ def _progress(study: Study, total: int, wanted: bool) -> Iterator:
         Remaining(),
         TextColumn("{task.fields[what]}", style="dim"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=600) as bar:
+    with Progress(*columns, console=console, transient=True, speed_estimate_period=600) as bar:
         task = bar.add_task("", total=total, study=study.name, what="")
         yield lambda count, what: bar.update(task, advance=count, what=what)
