@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -39,6 +40,21 @@ def test_run_says_what_was_found_and_draws_it(capsys):
     assert "toy-line: Does a steeper line rise faster?" in out and "reproduced within ±0.5" in out
     [figure] = Path("runs").glob("toy-line-*/figure.png")
     assert figure.stat().st_size > 5000
+
+
+def test_seeds_of_ones_own(capsys):
+    """A class shares out the seeds; what each has is asked for again as it was."""
+    out = heedful(capsys, "run", "toy-line", "--seeds", "2", "--first-seed", "14", "--json")[1]
+    found = json.loads(out)
+    assert found["seeds"] == [14, 15] and sorted({trial["seed"] for trial in found["trials"]}) == [14, 15]
+    words = ["run", "toy-line", "--profile", "quick", "--first-seed", "3", "--set", "tags=a b,c", "--json"]
+    assert json.loads(heedful(capsys, *words)[1])["seeds"] == [3, 4]  # as many as the study says
+    newest, before = lab.Store("runs").runs()
+    assert before.command == "heedful run toy-line --profile full --seeds 2 --first-seed 14"
+    again = json.loads(heedful(capsys, *shlex.split(newest.command)[1:], "--json")[1])
+    assert again["seeds"] == [3, 4] and again["rows"][0]["seeds"] == 2
+    lab.run("toy-line", seeds=[1, 7], settings={"slope": "steep"})
+    assert "seeds=[1, 7]" in lab.Store("runs").runs()[0].command
 
 
 def test_run_as_json(capsys):
@@ -164,6 +180,7 @@ def test_report_of_a_run_without_results_says_what_to_do(capsys):
     [
         (["run", "toy-lime"], "unknown study 'toy-lime'; did you mean 'toy-line'?"),
         (["run", "toy-line", "--seeds", "0"], "seeds is 0; it takes 1 or more"),
+        (["run", "toy-line", "--first-seed", "-1"], "--first-seed is -1; it must be 0 or more"),
         (["run", "toy-line", "--set", "slope"], "--set takes NAME=VALUE, got 'slope'"),
         (["run", "toy-line", "--set", "slop=flat"], "no setting 'slop'; did you mean 'slope'?"),
         (["run", "zero-grad", "--set", "steps=-5"], "steps is '-5'; it takes a whole number of 1 or more."),

@@ -46,6 +46,8 @@ class Run:
     """Which, or all; see heedful list."""
     seeds: Number = None
     """How many; as many as the study says unless given."""
+    first_seed: int = 0
+    """The first of them: --seeds 2 --first-seed 14 takes 14 and 15."""
     profile: str = "full"
     """full: the published settings; quick: seconds to a minute, on data that needs no download."""
     set: Setting = ()
@@ -70,6 +72,8 @@ class Run:
     def run(self, console: Console) -> int:
         from .. import lab
 
+        if self.first_seed < 0:
+            raise UsageError(f"--first-seed is {self.first_seed}; it must be 0 or more")
         known = lab.studies()
         if self.study != "all":
             choose("study", self.study, known)
@@ -90,10 +94,11 @@ class Run:
     def _one(self, name: str, console: Console):
         from .. import lab
 
+        choose("profile", self.profile, lab.PROFILES)
         result = lab.run(
             name,
-            seeds=self.seeds,
-            profile=choose("profile", self.profile, lab.PROFILES),
+            seeds=self._seeds(name),
+            profile=self.profile,
             settings=settings(self.set),
             store=self.runs,
             backend=self.backend,
@@ -110,6 +115,17 @@ class Run:
             where = f"figure: {place}    run: {result.run.id}\n"
             console.print(where, style="dim", highlight=False, soft_wrap=True)
         return result
+
+    def _seeds(self, name: str):
+        """How many, or which."""
+        from .. import lab
+
+        if not self.first_seed:
+            return self.seeds
+        count = lab.find(name).seeds(self.profile) if self.seeds is None else self.seeds
+        if count < 1:
+            raise UsageError(f"--seeds is {count}; it must be 1 or more")
+        return range(self.first_seed, self.first_seed + count)
 
 
 @dataclass

@@ -117,8 +117,6 @@ def page(results: Sequence[Result], sections: Sequence[str] = ()) -> str:
 
 def _section(result: Result) -> str:
     study, run = result.study, result.run
-    rerun = f"heedful run {study.name}" + "".join(f" --set {k}={v}" for k, v in run.settings.items())
-    rerun += f" --profile {run.profile} --seeds {len(run.seeds)}"
     measured = "; ".join(f"{name}: {what}" for name, what in result.measured().items())
     spread = "n" if study.ddof == 0 else "n − 1"
     many = f"Mean ± standard deviation over {len(run.seeds)} seeds (divided by {spread})"
@@ -145,7 +143,7 @@ def _section(result: Result) -> str:
     )
     parts += [
         "<h3>Run it again</h3>",
-        f"<pre>{html.escape(rerun)}</pre>",
+        f"<pre>{html.escape(run.command)}</pre>",
         f'<p class="soft">{html.escape(" · ".join([run.id, about, run.about.get("machine", "")]))}</p>',
     ]
     return "".join(parts)

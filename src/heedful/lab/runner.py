@@ -95,7 +95,7 @@ def _check_device(device: str) -> None:
 
 def _seeds(study: Study, given: int | Sequence[int] | None, profile: str) -> list[int]:
     if given is None:
-        given = getattr(study.settings, "seeds", {}).get(profile, 3 if profile == "quick" else 10)
+        given = study.seeds(profile)
     if isinstance(given, int):
         if given < 1:
             raise ValueError(f"run(): seeds is {given}; it takes 1 or more, or a list of seeds.")

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import platform
+import shlex
 import socket
 import sqlite3
 import sys
@@ -21,6 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from .study import written
 
 FILE, SCHEMA = "lab.sqlite", 1
 _TABLES = """
@@ -79,6 +82,24 @@ class Run:
     finished: float | None
     about: dict[str, Any]
     variants: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # key, settings
+
+    @property
+    def first_seed(self) -> int | None:
+        """Where seeds follow each other the first one, else None."""
+        return self.seeds[0] if self.seeds == list(range(self.seeds[0], self.seeds[-1] + 1)) else None
+
+    @property
+    def command(self) -> str:
+        """What runs it again: in a terminal, or in Python if its seeds were chosen one by one."""
+        if self.first_seed is None:
+            chosen = f"profile={self.profile!r}, settings={self.settings!r}, seeds={self.seeds}"
+            return f"lab.run({self.study!r}, {chosen})"
+        words = ["heedful", "run", self.study, "--profile", self.profile, "--seeds", str(len(self.seeds))]
+        words += ["--first-seed", str(self.first_seed)] if self.first_seed else []
+        words += [
+            part for name in self.settings for part in ("--set", f"{name}={written(self.settings[name])}")
+        ]
+        return shlex.join(words)
 
 
 class Store:

@@ -84,6 +84,10 @@ class Study:
             text = f"{self.settings.__qualname__}"
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    def seeds(self, profile: str) -> int:
+        """How many a profile takes unless told."""
+        return getattr(self.settings, "seeds", {}).get(profile, 3 if profile == "quick" else 10)
+
     def published(self, variant: Mapping[str, Any]) -> dict[str, Figure]:
         """The figures published for a variant, by metric."""
         table = getattr(self.settings, "published", {})
@@ -198,6 +202,15 @@ def find(name: str | Study) -> Study:
 
 def _default(settings: type, name: str):
     return getattr(replace(settings()), name)
+
+
+def written(value: Any) -> str:
+    """A setting as `--set` takes it."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
 
 
 def _read(what: str, value: Any, hint: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from ..lab import PROFILES, Study
-from .jobs import written
+from ..lab.study import written
 
 MOST_SEEDS = 1000
 

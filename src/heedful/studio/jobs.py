@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..lab.store import Run, Store, _alive, _born
+from ..lab.study import written
 
 MOST = 4  # jobs at once: more would only wait for each other
 NAME = re.compile(r"job-[0-9a-f]{12}")
@@ -61,6 +62,7 @@ class Jobs:
         settings: Mapping[str, Any],
         seeds: int | None = None,
         *,
+        first_seed: int = 0,
         device: str = "cpu",
         again: bool = False,
     ) -> Job:
@@ -69,6 +71,7 @@ class Jobs:
         arguments = ["run", study, "--profile", profile, "--device", device]
         arguments += ["--again"] if again else []
         arguments += ["--seeds", str(seeds)] if seeds is not None else []
+        arguments += ["--first-seed", str(first_seed)] if first_seed else []
         arguments += [
             part for pair in settings.items() for part in ("--set", f"{pair[0]}={written(pair[1])}")
         ]
@@ -83,12 +86,14 @@ class Jobs:
 
     def resume(self, run: Run) -> Job:
         """The same command again: it goes on where the run stopped."""
-        if run.seeds != list(range(len(run.seeds))):
+        first = run.first_seed
+        if first is None:
             raise ValueError(f"{run.id} has seeds of its own choice; resume it with lab.run(…, seeds=[…]).")
         if self.alive(run):
             raise ValueError(f"{run.id} is at work already.")
         device = "cuda" if "--device cuda" in run.about.get("command", "") else "cpu"
-        return self.run(run.study, run.profile, run.settings, len(run.seeds), device=device)
+        count = len(run.seeds)
+        return self.run(run.study, run.profile, run.settings, count, first_seed=first, device=device)
 
     def claims(self, ids: Sequence[str]) -> Job:
         """Measure claims; one job at a time, for their verdicts go to one file."""
@@ -170,12 +175,3 @@ class Jobs:
 
 def _name() -> str:
     return f"job-{uuid.uuid4().hex[:12]}"
-
-
-def written(value: Any) -> str:
-    """A setting as `--set` takes it."""
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value is None else str(value)
