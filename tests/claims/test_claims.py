@@ -70,6 +70,11 @@ def test_broken_it_says_something_else(id, seeds, tmp_path):
         assert verdict.verdict == "holds", str(verdict)
 
 
+def test_the_most_and_the_least_over_seeds_are_told_apart():
+    text = str(claims.check("B1.4", seeds=2))
+    assert "how far its columns turn" in text and "the same at the seed where they turn least" in text
+
+
 def test_every_claim_has_something_broken_and_something_kept():
     assert set(broken.BROKEN) == set(OURS) == set(KEPT)
     assert set(OURS) >= broken.MADE_RIGHT

@@ -54,6 +54,8 @@ def test_an_exponent_is_fitted(seed):
     assert put_together([exponent("x", sizes, costs, equals=2)]).holds is False
     assert put_together([exponent("x", sizes, costs, most=2)]).holds
     assert put_together([exponent("x", sizes, costs, most=1)]).holds is False
+    told = str(put_together([exponent("all pairs", sizes, costs, equals=1.5, unit="FLOPs", size="nodes")]))
+    assert told == "all pairs: exponent of FLOPs in nodes = 1.5 (1.5 … 1.5), wanted 1.5 ± 0.1"
     noisy = [c * math.exp(0.1 * torch.randn(()).item()) for c in costs]
     fit = put_together([exponent("x", sizes, noisy, equals=1.5, within=1.0)])
     assert fit.interval[0] < fit.value < fit.interval[1]

@@ -199,7 +199,7 @@ def uniqueness(draw, *, other=mixed, trained=train_linear):
     yield at_most(
         "an optimum of the same loss: how far its columns turn from the components, 1 − |cos|", away, 1e-6
     )
-    yield at_least("how far they turn", away, 1e-3, role="corrected")
+    yield at_least("the same at the seed where they turn least", away, 1e-3, role="corrected")
     yield at_most("its loss above the least, relative", optimal, 1e-10, role="corrected")
     yield at_most("its columns outside the subspace", alike, 1e-9, role="corrected")
     V1, V2 = trained(X, k, draw)

@@ -49,6 +49,8 @@ class Evidence:
         low, high = self.interval or (None, None)
         spread = f" ({low:.4g} … {high:.4g})" if low is not None and high is not None else ""
         found = f"{_short(self.value)}{spread}, wanted {self.wanted}"
+        if self.kind == "exponent":
+            found = f"exponent of {self.data['unit']} in {self.data['size']} = {found}"
         return f"{self.name}: {self.measured + '; ' if self.measured else ''}{found}"
 
     def to_dict(self) -> dict[str, Any]:
