@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,14 @@ def test_a_scoreboard(capsys):
     status, out, _ = heedful(capsys, "B4.1", "E1.4", "--seeds", "2")
     assert status == 0
     assert "B4.1   holds" in out and "E1.4   fails" in out and "2 claims: 1 hold, 1 fail." in out
+
+
+def test_small_letters_will_do(capsys):
+    status, out, _ = heedful(capsys, "b4.1", "B4.1", "--seeds", "1")
+    assert status == 0 and out.count("B4.1") == 1 and "1 claim: 1 holds." in out
+    status, _, error = heedful(capsys, "c2.66")
+    assert status == 2 and "C2 has C2.1, " in error and "A1" not in error and error.count("\n") == 1
+    assert "Ids begin with A1, " in heedful(capsys, "Z9.1")[2]
 
 
 def test_json_has_the_fields(capsys):
@@ -100,6 +111,19 @@ def test_claims_of_ones_own(capsys):
     assert found["X2"]["verdict"] == "fails" and found["X2"]["corrected"] == "It sums to one."
     Path("nothing.py").write_text("x = 1\n")
     assert heedful(capsys, "--module", "nothing.py")[0] == 2
+
+
+def test_what_a_file_asks_and_prints(tmp_path, monkeypatch):
+    """The sample of the page on teaching, in a fresh process: ours are not its own, and it is run once."""
+    text = (DOCS / "teaching.md").read_text(encoding="utf-8")
+    (sample,) = [code for code in re.findall(r"```python\n(.*?)```", text, re.S) if '@claim("X1"' in code]
+    more = "".join(f'claim("X{n}", "notes", "So.", once=True)(softmax_mean)\n' for n in range(2, 9))
+    Path("my_claims.py").write_text(sample + more, encoding="utf-8")
+    command = [sys.executable, "-m", "heedful", "claims", "--module", "my_claims.py", "--workers", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert "8 claims: 8 hold." in done.stdout and done.stdout.startswith("holds\nfails\nclaim "), done.stdout
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True, timeout=120)
+    assert len(json.loads(done.stdout)) == 8 and "holds\nfails\n" in done.stderr
 
 
 def test_a_claim_that_raises_is_told(capsys):

@@ -178,21 +178,35 @@ def claims(document: str | None = None) -> dict[str, Claim]:
 
 
 def find(id: str | Claim) -> Claim:
-    """The claim of that id."""
+    """The claim of that id, in capitals or not."""
     if isinstance(id, Claim):
         return id
     known = claims()
-    if id not in known:
-        raise ValueError(f"there is no claim {id!r}{suggestion(id, known)}. Known: {', '.join(known)}.")
-    return known[id]
+    named = id if id in known else next((each for each in known if each.lower() == id.lower()), None)
+    if named is None:
+        parts: dict[str, list[str]] = {}
+        for each in known:
+            parts.setdefault(each.partition(".")[0], []).append(each)
+        part = id.partition(".")[0].upper()
+        there = (
+            f"{part} has {', '.join(parts[part])}" if part in parts else f"ids begin with {', '.join(parts)}"
+        )
+        raise ValueError(f"there is no claim {id!r}{suggestion(id, known)}. {there[0].upper()}{there[1:]}.")
+    return known[named]
+
+
+_LOADED: dict[tuple[Path, int], list[str]] = {}  # by file and when it was changed last
 
 
 def load_module(path: str | Path) -> list[str]:
-    """Run a file that registers claims of its own; their ids."""
+    """Run a file that registers claims of its own; their ids. Unless it has changed, it is run once."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: no such file; --module takes a Python file that uses @claim.")
-    before = dict(_CLAIMS)
+    key = path.resolve(), path.stat().st_mtime_ns
+    if key in _LOADED and set(_LOADED[key]) <= set(_CLAIMS):
+        return _LOADED[key]
+    before = claims()  # the file may ask for ours, which are not its own
     spec = importlib.util.spec_from_file_location(f"heedful_claims_of_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -201,6 +215,7 @@ def load_module(path: str | Path) -> list[str]:
     found = [id for id, each in _CLAIMS.items() if before.get(id) is not each]
     if not found:
         raise ValueError(f"{path} registers no claim; decorate a function with heedful.claims.claim.")
+    _LOADED[key] = found
     return found
 
 

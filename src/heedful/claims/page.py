@@ -48,8 +48,13 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     """How many of each verdict, in words."""
     counts = {word: sum(verdict.verdict == word for verdict in verdicts) for word in VERDICTS}
     words = {"holds": "hold", "holds, corrected": "hold with a correction", "fails": "fail"}
-    told = ", ".join(f"{count} {words.get(word, word)}" for word, count in counts.items() if count)
-    return f"{len(verdicts)} claims: {told}."
+    one = {"holds, corrected": "holds with a correction"}
+    told = ", ".join(
+        f"{count} {(one if len(verdicts) == 1 else words).get(word, word)}"
+        for word, count in counts.items()
+        if count
+    )
+    return f"{len(verdicts)} claim{'s' * (len(verdicts) != 1)}: {told}."
 
 
 def _groups(entries: Iterable) -> dict[str, list]:

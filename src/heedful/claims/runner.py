@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from ..lab.workers import pool
@@ -55,8 +57,9 @@ def check_all(
 
 
 def _begin(modules: list[str | Path]) -> None:
-    for module in modules:
-        load_module(module)
+    with redirect_stdout(io.StringIO()):  # what a file prints was printed where it was loaded first
+        for module in modules:
+            load_module(module)
 
 
 def _checked_all(ids: list[str], seeds, runs) -> list[Verdict]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -12,7 +13,7 @@ from typing import Annotated, ClassVar
 import tyro
 from rich.console import Console
 
-from .common import Number, UsageError, choose, plain, print_json
+from .common import Number, UsageError, plain, print_json
 
 Modules = Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE"), tyro.conf.UseAppendAction]
 
@@ -48,11 +49,11 @@ class Claims:
 
         if self.seeds < 1:
             raise UsageError(f"--seeds is {self.seeds}; it must be 1 or more")
-        own = [id for module in self.module for id in claims.load_module(module)]
+        with redirect_stdout(sys.stderr if self.json else sys.stdout):  # what the files print is no JSON
+            own = [id for module in self.module for id in claims.load_module(module)]
         known = claims.claims()
-        for id in self.ids:
-            choose("claim", id, known)
-        chosen = list(self.ids) or own or list(known)
+        named = list(dict.fromkeys(claims.find(id).id for id in self.ids))
+        chosen = named or own or list(known)
         if self.document is not None:
             within = claims.claims(self.document)
             chosen = [id for id in chosen if id in within]
