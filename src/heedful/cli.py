@@ -6,6 +6,7 @@ Nothing here imports torch until a verb runs, so that --help and --version answe
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -67,7 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verb = choose("verb", arguments[0], VERBS)
         who = f"heedful {verb}"
         asked = _parse(verb, arguments[1:])
-        return asked.run(Console())
+        status = asked.run(Console())
+        sys.stdout.flush()  # a closed pipe is found here, not on the way out
+        return status
+    except BrokenPipeError:  # | head has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is still to be flushed
+        return 141
     except (UsageError, ValueError, TypeError, OSError) as error:
         print(f"{who}: {error}", file=sys.stderr)
         return 2
@@ -142,4 +148,6 @@ def _first_words(box: str) -> str:
     lines = [line.strip(" │|").strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()]
     body = [line for line in lines if line and not line.startswith(("╭", "╰"))]
     rule = next((place for place, line in enumerate(body) if set(line) <= {"─"}), len(body))
-    return " ".join(body[:rule]) or box.strip()
+    said = " ".join(body[:rule]) or box.strip()
+    missing = re.findall(r"([A-Z]+) (.+?)\.? \(required\)", said)
+    return f"it needs {', '.join(f'{name} ({what})' for name, what in missing)}" if missing else said

@@ -181,6 +181,15 @@ def test_report_of_a_run_without_results_says_what_to_do(capsys):
         (["run", "toy-lime"], "unknown study 'toy-lime'; did you mean 'toy-line'?"),
         (["run", "toy-line", "--seeds", "0"], "seeds is 0; it takes 1 or more"),
         (["run", "toy-line", "--first-seed", "-1"], "--first-seed is -1; it must be 0 or more"),
+        (["run", "toy-line", "--figure", "nope/x.png"], "--figure nope/x.png: there is no folder nope"),
+        (["run", "toy-line", "--figure", "x.xyz"], "--figure x.xyz: its name must end in .png, .svg or .pdf"),
+        (["run", "toy-line", "--figure", "x"], "--figure x: its name must end in .png"),
+        (["run"], "heedful run: it needs STUDY (Which, or all; see heedful list)"),
+        (["compare"], "it needs RUN (A run, the beginning of its name, or latest), OTHER (The other one)"),
+        (
+            ["run", "vit", "--set", "net=foo"],
+            "one of vit, 'vit, sinusoidal', 'vit, no positions', 'vit, relu', cnn.",
+        ),
         (["run", "toy-line", "--set", "slope"], "--set takes NAME=VALUE, got 'slope'"),
         (["run", "toy-line", "--set", "slop=flat"], "no setting 'slop'; did you mean 'slope'?"),
         (["run", "zero-grad", "--set", "steps=-5"], "steps is '-5'; it takes a whole number of 1 or more."),
@@ -195,3 +204,12 @@ def test_report_of_a_run_without_results_says_what_to_do(capsys):
 def test_wrong_calls(capsys, words, said):
     status, out, error = heedful(capsys, *words)
     assert status == 2 and said in error and not out
+    assert not Path("runs").exists()
+
+
+def test_a_pipe_that_is_closed_is_no_mistake():
+    for words in ("list", "list --json"):
+        command = [sys.executable, "-m", "heedful", *words.split()]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            child.stdout.close()
+            assert child.stderr.read() == b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -42,7 +43,7 @@ class List:
 class Run:
     """Run a study over many seeds, beside its published figures. Interrupted, the same command goes on."""
 
-    study: tyro.conf.Positional[str]
+    study: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="STUDY")]
     """Which, or all; see heedful list."""
     seeds: Number = None
     """How many; as many as the study says unless given."""
@@ -74,6 +75,8 @@ class Run:
 
         if self.first_seed < 0:
             raise UsageError(f"--first-seed is {self.first_seed}; it must be 0 or more")
+        if self.figure is not None:
+            drawable(self.figure)
         known = lab.studies()
         if self.study != "all":
             choose("study", self.study, known)
@@ -108,10 +111,11 @@ class Run:
             again=self.again,
             progress=not self.json,
         )
+        if not self.json:
+            show(result, console)
         place = self.figure or self.runs / result.run.id / "figure.png"
         result.figure().savefig(place)
         if not self.json:
-            show(result, console)
             where = f"figure: {place}    run: {result.run.id}\n"
             console.print(where, style="dim", highlight=False, soft_wrap=True)
         return result
@@ -132,9 +136,9 @@ class Run:
 class Compare:
     """Two runs, paired by seed: difference, interval, verdict."""
 
-    first: tyro.conf.Positional[str]
+    first: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RUN")]
     """A run, the beginning of its name, or latest."""
-    second: tyro.conf.Positional[str]
+    second: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="OTHER")]
     """The other one."""
     metric: str | None = None
     """Which number; the study's first unless given."""
@@ -197,6 +201,19 @@ def settings(given: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--set takes NAME=VALUE, got {text!r}")
         found[name] = value
     return found
+
+
+def drawable(path: Path) -> None:
+    """Refuse a place for a figure before hours are spent on what it is to show."""
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in FigureCanvasBase.get_supported_filetypes():
+        raise UsageError(f"--figure {path}: its name must end in .png, .svg or .pdf")
+    if not path.parent.is_dir():
+        raise UsageError(f"--figure {path}: there is no folder {path.parent}")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"--figure {path}: it cannot be written there")
 
 
 def show(result, console: Console) -> None:

@@ -239,7 +239,8 @@ def _read(what: str, value: Any, hint: Any) -> Any:
             if value == option or str(value) == str(option):
                 return option
         near = suggestion(str(value), map(str, options))
-        raise ValueError(f"{what} is {value!r}; it is one of {', '.join(map(str, options))}{near or '.'}")
+        shown = [repr(option) if "," in str(option) else str(option) for option in options]
+        raise ValueError(f"{what} is {value!r}; it is one of {', '.join(shown)}{near or '.'}")
     if origin in (tuple, list):
         parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
         return origin(_read(what, part, options[0]) for part in parts if part != "")
