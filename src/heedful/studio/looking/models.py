@@ -18,6 +18,6 @@ def changed(model: Any, view: View, neighbors: Any, length: int) -> tuple[Any, C
         model = copy.deepcopy(model)
         for block in model.blocks:
             own = block.attention
-            own._take(view.similar(own.similarity, own.head_dim**-0.5), False)
+            own._take("Attention", view.similar(own.similarity, own.head_dim**-0.5))
             own.neighbors = neighbors
     return model, Call(first.heads, length, first.head_dim, similarity, neighbors, first.position)
